@@ -1,0 +1,2 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
