@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Asynchronous events of a context: a queue and a semaphore eventfd (the context's async_fd), one count per queued
+ * event. Destroying an object waits until its events that were delivered are acknowledged, and drops those that
+ * were not (ibv_get_async_event(3)).
+ */
+#ifndef SOFT_ASYNC_H
+#define SOFT_ASYNC_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+struct soft_async_event;
+
+struct soft_async {
+	pthread_mutex_t lock;
+	pthread_cond_t acked;
+	struct soft_async_event *head, **tail;
+	int fd;
+};
+
+int soft_async_init(struct soft_async *async);
+void soft_async_deinit(struct soft_async *async);
+/* @object is the ibv_qp, ibv_cq, ibv_srq pointer, NULL for a port event. Never blocks. */
+void soft_async_raise(struct soft_async *async, enum ibv_event_type type, void *object, int port);
+/* ibv_get_async_event() and ibv_ack_async_event() for this context; 0 or -1 with errno. */
+int soft_async_get(struct soft_async *async, struct ibv_async_event *event);
+/* @delivered and @acked are the object's own counters; drops its queued events, then waits. */
+void soft_async_drop(struct soft_async *async, void *object);
+void soft_async_ack(struct soft_async *async, const struct ibv_async_event *event);
+
+#endif

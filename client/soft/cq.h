@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Completion queues and completion channels. Whether a completion fires is decided here, under the CQ's lock, when
+ * the CQE is queued. channel->fd is a semaphore eventfd that only this process writes, one count per queued event.
+ */
+#ifndef SOFT_CQ_H
+#define SOFT_CQ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+#include "client/soft/lock.h"
+#include "client/soft/objects.h"
+
+struct soft_qp;
+struct soft_srq;
+
+struct soft_cqe {
+	struct ibv_wc wc;
+	uint64_t timestamp;	/* ns, CLOCK_MONOTONIC_RAW: taken when queued */
+	struct soft_qp *qp;	/* for purging */
+	bool solicited;
+};
+
+struct soft_channel {
+	struct ibv_comp_channel channel;
+	struct soft_lock lock;
+	struct soft_cq *head, **tail; /* CQs with undelivered events */
+	struct soft_context *ctx;
+	_Atomic unsigned users;
+};
+
+struct soft_cq {
+	union {
+		struct ibv_cq cq;
+		struct ibv_cq_ex cq_ex;
+	} v;
+	struct soft_context *ctx;
+	struct soft_channel *channel;
+	struct soft_pd *parent_domain;
+	uint32_t handle; /* the daemon's */
+	_Atomic unsigned users;
+	struct soft_lock lock;
+	struct soft_cqe *ring;
+	uint32_t size, head, tail, count; /* size: power of two above cqe; count: CQEs in it */
+	int armed;	 /* 0, 1: next, 2: next solicited */
+	bool overrun, ignore_overrun;
+	unsigned events, queued; /* delivered, not yet acknowledged; waiting in the channel */
+	struct soft_cq *event_next, **event_prev;
+	uint64_t wc_flags;
+	struct soft_cqe current; /* of start_poll() */
+	uint32_t polled;
+	bool polling;
+};
+
+static inline struct soft_cq *soft_cq_of(struct ibv_cq *cq)
+{
+	return soft_container(cq, struct soft_cq, v.cq);
+}
+
+int soft_cq_init(struct soft_cq *cq, uint32_t cqe, bool single_threaded);
+void soft_cq_deinit(struct soft_cq *cq);
+int soft_cq_resize(struct soft_cq *cq, uint32_t cqe);
+/* Fills the cq_ex poll and read_* pointers for @wc_flags. -EOPNOTSUPP: an unknown flag. */
+int soft_cq_fill_ex(struct soft_cq *cq, uint64_t wc_flags);
+/* Queues a CQE; on overrun the CQ goes into error: IBV_EVENT_CQ_ERR, later polls find nothing new. */
+void soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe);
+/* Drops the unread CQEs of a QP (RESET, destroy). */
+void soft_cq_purge(struct soft_cq *cq, const struct soft_qp *qp);
+
+int soft_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+
+int soft_channel_init(struct soft_channel *channel);
+void soft_channel_deinit(struct soft_channel *channel);
+/* ibv_get_cq_event() for our channels; ibv_ack_cq_events(); destroying a CQ waits for acknowledgements. */
+int soft_channel_get(struct soft_channel *channel, struct ibv_cq **cq, void **cq_context);
+void soft_cq_ack(struct soft_cq *cq, unsigned n);
+void soft_cq_drain_events(struct soft_cq *cq);
+
+#endif

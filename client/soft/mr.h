@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Memory regions and windows by key, and their revocation: after mr_close() returned, no byte is read or written
+ * through that key, by any thread of ours or of a peer (datapath.md 4).
+ */
+#ifndef SOFT_MR_H
+#define SOFT_MR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+#include "client/soft/objects.h"
+
+struct soft_mr {
+	struct ibv_mr mr; /* lkey == rkey == key */
+	struct soft_context *ctx;
+	struct soft_pd *pd; /* as given; pd->base decides access */
+	uint32_t handle, key;
+	uint64_t iova;
+	unsigned access;
+	bool null;
+	_Atomic unsigned users; /* threads of ours that are using it now; top bit: closed */
+	_Atomic unsigned windows; /* memory windows bound to it */
+	struct soft_mr *next;
+};
+
+struct soft_mw {
+	struct ibv_mw mw;
+	struct soft_context *ctx;
+	struct soft_pd *pd;
+	uint32_t handle;
+	/* bound: */
+	struct soft_mr *mr;
+	struct soft_qp *qp; /* type 2 */
+	uint64_t addr, length;
+	unsigned access;
+	_Atomic unsigned users;
+	struct soft_mw *next;
+};
+
+/* Makes the region usable and publishes its entry for initiators. */
+int mr_open(struct soft_mr *mr);
+/* Closes it and waits; -EBUSY: a stopped initiator is inside after 10 s (a log line after 1 s), the region is open again. */
+int mr_close(struct soft_mr *mr);
+/* Probes [addr, addr+length): 0, -EFAULT, -EACCES. Does not populate. */
+int mr_probe(const void *addr, size_t length, bool write);
+
+/* What a key gives access to: a region or a bound window. */
+struct mr_ref {
+	struct soft_mr *mr;
+	struct soft_mw *mw;
+};
+/*
+ * Looks @key up for @pd and checks [addr, addr+length) and @access (enum ibv_access_flags needed; 0 for a local read).
+ * 0: *@ref is held until mr_unref(), *@ptr is the address in this process. -EINVAL, -EACCES, -ERANGE: no.
+ * @qp: for windows of type 2; NULL for local access (windows are then refused). A length of 0 needs no key.
+ */
+int mr_ref(uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr, uint64_t length,
+	   unsigned access, bool remote, struct mr_ref *ref, void **ptr);
+void mr_unref(struct mr_ref *ref);
+
+/* Windows: bind (length 0: unbind), invalidate by key. */
+int mw_open(struct soft_mw *mw);
+int mw_close(struct soft_mw *mw);
+int mw_bind(struct soft_mw *mw, struct soft_qp *qp, uint32_t rkey, const struct ibv_mw_bind_info *info);
+int key_invalidate(uint32_t key, const struct soft_qp *qp, bool remote);
+
+/* A published entry of a peer's, checked as an initiator must (after pair_hazard_enter()); 0 or a negative errno. */
+struct vsd_page;
+int mr_peer_check(const struct vsd_page *page, uint32_t rkey, uint64_t addr, uint64_t length, unsigned access,
+		  uint32_t peer_qpn, uint32_t my_qpn, uint64_t *remote_addr);
+/* The gate of a QP in our own page: opened at RTR, closed at ERR, RESET and destroy. */
+void qp_gate_open(uint32_t qpn, unsigned access, uint32_t pd_handle, uint32_t peer_qpn);
+void qp_gate_close(uint32_t qpn);
+
+#endif

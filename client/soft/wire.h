@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Pairs (the segments shared with one peer process, and what we know of that peer) and wires (the queues of one QP
+ * pair in them). Everything here is about lanes and lines; what the messages mean is the requester's and responder's.
+ *
+ * Locking: the req_out/resp_in/ack-in side of a wire belongs to the sq lock of its QP, the req_in/resp_out side to
+ * its rq lock. Pools have a lock of their own inside pair.c.
+ */
+#ifndef SOFT_WIRE_H
+#define SOFT_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "proto/ring_abi.h"
+
+struct soft_qp;
+
+enum pool_kind { POOL_REQ, POOL_RESP };
+
+struct pair {
+	uint32_t segment; /* 0: loopback, memory of this process's own */
+	uint32_t peer;	  /* peer id */
+	unsigned side;
+	uint32_t engines; /* EngineRight, as the daemon allows; bits are cleared when an engine failed */
+	struct vsd_segment *mem;
+	const struct vsd_page *page; /* the peer's, read-only; our own for loopback */
+	int pidfd, kick;	     /* the peer's; -1 for loopback */
+	pid_t pid;		     /* of the peer as seen here through the pidfd, 0: not visible, no cma */
+	_Atomic bool dead;
+	/* the rest is private to pair.c and rt.c */
+	struct pair_private *priv;
+};
+
+struct lane_out {
+	uint8_t *slots;	 /* in my half */
+	uint32_t n;	 /* power of two */
+	uint64_t pos;	 /* next slot to write */
+	uint64_t taken;	 /* as the peer published it, checked: never ahead of pos, never back */
+	int16_t *chunks; /* chunk held by each slot, -1: none; freed when taken passes it */
+};
+
+struct lane_in {
+	const uint8_t *slots; /* in the peer's half */
+	uint32_t n;
+	uint64_t pos; /* next slot to read */
+};
+
+struct wire {
+	struct pair *pair;
+	uint32_t index, gen;
+	uint8_t kind; /* Vsd__WireKind */
+	bool peer_open;	  /* the peer's half said OPEN with our generation */
+	bool peer_closed; /* it said CLOSED, or the daemon said so: requests are not answered any more */
+	bool broken;	  /* the peer wrote nonsense, or is dead */
+	uint32_t local_qpn, peer_qpn, peer_rq_psn;
+	struct vsd_half *mine;
+	const struct vsd_half *theirs;
+	struct wire *other; /* loopback: the other end */
+	struct lane_out req_out, resp_out;
+	struct lane_in req_in, resp_in;
+	struct soft_qp *qp; /* NULL: datagram wire */
+	/* private to pair.c and rt.c: hot list, tick bookkeeping */
+	struct wire *hot_next, **hot_prev;
+	uint64_t tick_req, tick_resp, tick_acked;
+	unsigned idle;
+	void *owner; /* of a datagram wire: struct datagram_peer */
+};
+
+/* The peer's half state: updates peer_open and peer_closed. */
+void wire_look(struct wire *wire);
+
+/* --- producer, requests (sq lock) ------------------------------------------------------------------------------- */
+/* Free slots of the lane, after a look at what the peer took; frees the chunks of what was taken. -EPROTO: nonsense. */
+int wire_req_space(struct wire *wire);
+/* Stores @head (tag is filled in here) with @head->slots slots; inline payload is gathered from @payload by the caller
+ * into one buffer of @head->len bytes (NULL with VSD_F_CHUNK). The head's tag is stored last. @chunk -1: none. */
+void wire_req_put(struct wire *wire, const struct vsd_req *head, const void *payload, int chunk);
+/* Slots that an inline payload of @len takes, given where inline data starts in this kind of head; 0: does not fit. */
+unsigned wire_req_slots(const struct wire *wire, const struct vsd_req *head, size_t len);
+
+/* --- consumer, requests (rq lock) -------------------------------------------------------------------------------- */
+/* 1: *@head is a validated copy (slots within the lane, len fits slots or chunk, chunk in range); 0: nothing there;
+ * -EPROTO: nonsense. Does not consume. */
+int wire_req_peek(struct wire *wire, struct vsd_req *head);
+/* Copies the inline payload of the peeked request out (at most VSD_INLINE_RW bytes), or returns the chunk's address. */
+const void *wire_req_payload(struct wire *wire, const struct vsd_req *head, void *buf);
+void wire_req_consume(struct wire *wire, const struct vsd_req *head);
+
+/* --- producer, responses (rq lock) ------------------------------------------------------------------------------- */
+int wire_resp_space(struct wire *wire);
+void wire_resp_put(struct wire *wire, const struct vsd_resp *resp, int chunk);
+
+/* --- consumer, responses (sq lock) --------------------------------------------------------------------------------- */
+int wire_resp_peek(struct wire *wire, struct vsd_resp *resp);
+const void *wire_resp_payload(struct wire *wire, const struct vsd_resp *resp);
+void wire_resp_consume(struct wire *wire);
+
+/* --- acknowledgements -------------------------------------------------------------------------------------------- */
+/* Publishes req_in.pos and the count of the peer's completed messages (rq lock). */
+void wire_ack(struct wire *wire, uint64_t acked);
+/* Publishes resp_in.pos (sq lock). */
+void wire_resp_ack(struct wire *wire);
+/* What the peer has acknowledged (sq lock). The caller checks it against what it sent. */
+uint64_t wire_acked(const struct wire *wire);
+
+/* --- space and notice -------------------------------------------------------------------------------------------- */
+/* "Tell me when there is space": sets my want flag with a full barrier; the caller must look at the space again. */
+void wire_want_space(struct wire *wire);
+/* The full barrier of a post, then ready bit and kick where they are due. Call once after a batch; no lock needed,
+ * may be called under sq or rq lock. Loopback: puts the other end's wire into the hot set. */
+void wire_notify(struct wire *wire);
+/* Like wire_notify(), only if the peer said that it waits for space (lane or pool). */
+void wire_notify_space(struct wire *wire);
+/* Kicks the peer's progress thread whether asleep or not: a descriptor stayed untaken for 50 µs. */
+void wire_kick(struct wire *wire);
+
+/* --- pools ------------------------------------------------------------------------------------------------------- */
+/* A chunk of my pool, or -1: none; then the QP is remembered and rt_run_later()ed when one comes back. */
+int pair_chunk_get(struct pair *pair, enum pool_kind kind, struct soft_qp *waiter);
+void pair_chunk_put(struct pair *pair, enum pool_kind kind, int chunk);
+void *pair_chunk(struct pair *pair, enum pool_kind kind, int chunk);
+void pair_forget_waiter(struct soft_qp *qp);
+
+/* --- hazards: initiator-run engines (datapath.md 4) ---------------------------------------------------------------- */
+/* Takes a slot and stores (key, peer qpn) with a full barrier; NULL when all are taken: use the lane. */
+struct vsd_hazard *pair_hazard_enter(struct pair *pair, uint32_t key, uint32_t peer_qpn);
+void pair_hazard_leave(struct pair *pair, struct vsd_hazard *hazard);
+/* The owner's side: true when no live peer's slot names this key (key != 0) or QP (qpn != 0). */
+bool pair_hazards_clear(uint32_t key, uint32_t qpn);
+
+/* Wire life, called by rt.c when the daemon says so; and by the QP when it lets go. */
+void wire_close(struct wire *wire);   /* stores CLOSED in my half, tells the peer; sq and rq lock held */
+void wire_release(struct wire *wire); /* the QP is done with it: frees it, WIRE_RELEASE to the daemon */
+
+#endif
