@@ -37,6 +37,15 @@ build_configure()
 	printf '%s\n' "$args" >"$dir/configured"
 }
 
+# build_configure_any NAME ARG...: the same, but a build that was configured with more arguments is good enough.
+build_configure_any()
+{
+	local args
+	args=$(printf '%q ' "${@:2}")
+	[[ "$(cat "$top/build/$1/configured" 2>/dev/null)" == "$args"* ]] && return 0
+	build_configure "$@"
+}
+
 # build_make NAME [ARG...]
 build_make()
 {

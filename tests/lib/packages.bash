@@ -6,7 +6,7 @@
 
 packages_build=(gcc make libc6-dev autoconf automake libtool pkg-config protobuf-c-compiler libprotobuf-c-dev
 	libevent-dev libsystemd-dev libsmartcols-dev libibverbs-dev)
-packages_demo=(ibverbs-utils perftest util-linux)
+packages_demo=(ibverbs-utils perftest util-linux iproute2)
 
 # packages_tier NAME: what that tier of ./check needs beyond packages_build.
 packages_tier()

@@ -96,8 +96,14 @@ tier_unit()
 	tier_build_gcc unit || return
 	tier_make_check unit gcc UNIT_TESTS FUZZ_TARGETS
 	# With sanitizers, so that the same tests in another place find other things.
-	tier_tool unit distcheck make -s --no-print-directory -C "$top/build/gcc" -j"$jobs" distcheck \
-		DISTCHECK_CONFIGURE_FLAGS='--enable-sanitizers=address,undefined CFLAGS=-O1\ -g'
+	if build_make gcc distcheck DISTCHECK_CONFIGURE_FLAGS='--enable-sanitizers=address,undefined CFLAGS=-O1' \
+		>"$top/build/distcheck.log" 2>&1; then
+		result PASS unit distcheck
+	else
+		grep -E '^(FAIL|ERROR|XPASS)|error:|\*\*\*|^ERROR' "$top/build/distcheck.log" | head -n 40
+		tail -n 5 "$top/build/distcheck.log"
+		result FAIL unit distcheck "see build/distcheck.log"
+	fi
 }
 
 tier_e2e()
