@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One table says which field of an item is which column, and for which kinds of object it is worth a column on a
+ * terminal. JSON has them all, so that a program's view does not depend on ours.
+ */
+#include "client/ctl/items.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "client/ctl/ctl.h"
+
+#define QP	(1u << VSD__OBJECT_TYPE__OBJ_QP)
+#define AH	(1u << VSD__OBJECT_TYPE__OBJ_AH)
+#define SRQ	(1u << VSD__OBJECT_TYPE__OBJ_SRQ)
+#define CQ	(1u << VSD__OBJECT_TYPE__OBJ_CQ)
+#define MW	(1u << VSD__OBJECT_TYPE__OBJ_MW)
+#define MR	(1u << VSD__OBJECT_TYPE__OBJ_MR)
+#define PDOMAIN (1u << VSD__OBJECT_TYPE__OBJ_PARENT_DOMAIN)
+#define TD	(1u << VSD__OBJECT_TYPE__OBJ_TD)
+#define PD	(1u << VSD__OBJECT_TYPE__OBJ_PD)
+#define CONTEXT (1u << VSD__OBJECT_TYPE__OBJ_CONTEXT)
+#define WIRE	(1u << VSD__OBJECT_TYPE__OBJ_WIRE)
+#define CLIENT	(1u << VSD__OBJECT_TYPE__OBJ_CLIENT)
+#define MIXED	(1u << ITEMS_ALL)
+#define OBJECTS (QP | AH | SRQ | CQ | MW | MR | PDOMAIN | TD | PD | CONTEXT | WIRE)
+#define JSON	0u
+
+static const char *const type_names[] = {
+	[VSD__OBJECT_TYPE__OBJ_QP] = "qp",
+	[VSD__OBJECT_TYPE__OBJ_AH] = "ah",
+	[VSD__OBJECT_TYPE__OBJ_SRQ] = "srq",
+	[VSD__OBJECT_TYPE__OBJ_CQ] = "cq",
+	[VSD__OBJECT_TYPE__OBJ_MW] = "mw",
+	[VSD__OBJECT_TYPE__OBJ_MR] = "mr",
+	[VSD__OBJECT_TYPE__OBJ_PARENT_DOMAIN] = "parent-domain",
+	[VSD__OBJECT_TYPE__OBJ_TD] = "td",
+	[VSD__OBJECT_TYPE__OBJ_PD] = "pd",
+	[VSD__OBJECT_TYPE__OBJ_CONTEXT] = "context",
+	[VSD__OBJECT_TYPE__OBJ_WIRE] = "wire",
+	[VSD__OBJECT_TYPE__OBJ_CLIENT] = "client",
+};
+
+#define N_TYPES (sizeof(type_names) / sizeof(type_names[0]))
+
+enum field_kind {
+	FIELD_U32,
+	FIELD_U64,
+	FIELD_STRING,
+	FIELD_TYPE,
+	FIELD_COUNTER,
+};
+
+#define ALWAYS	     0, 0
+#define AT(member)   offsetof(Vsd__Item, member), 0
+#define HAS(member)  offsetof(Vsd__Item, member), offsetof(Vsd__Item, has_##member)
+
+/* In the order of the columns. What comes last is cut first where a terminal is narrow. */
+static const struct item_column {
+	const char *name;
+	enum table_kind kind;
+	enum field_kind field;
+	unsigned types; /* whose table has the column */
+	size_t offset, has;
+} columns[] = {
+	{ "TYPE", TABLE_TEXT, FIELD_TYPE, MIXED, AT(type) },
+	{ "CLIENT", TABLE_NUMBER, FIELD_U64, OBJECTS | CLIENT | MIXED, AT(session) },
+	{ "CONTEXT", TABLE_NUMBER, FIELD_U32, JSON, AT(context) },
+	{ "ID", TABLE_NUMBER, FIELD_U32, OBJECTS | MIXED, AT(handle) },
+	{ "NUMBER", TABLE_NUMBER, FIELD_U32, QP | WIRE | MIXED, HAS(number) },
+	{ "KEY", TABLE_HEX, FIELD_U32, MR | MW, HAS(number) },
+	{ "KIND", TABLE_TEXT, FIELD_STRING, QP | SRQ | CQ | MW | WIRE | CONTEXT | MIXED, AT(kind) },
+	{ "STATE", TABLE_TEXT, FIELD_STRING, QP | WIRE | MIXED, AT(state) },
+	{ "PD", TABLE_NUMBER, FIELD_U32, QP | AH | SRQ | MR | MW | PDOMAIN | MIXED, HAS(pd) },
+	{ "PARENT", TABLE_NUMBER, FIELD_U32, CQ | PDOMAIN, HAS(parent) },
+	{ "SEND_CQ", TABLE_NUMBER, FIELD_U32, QP, HAS(send_cq) },
+	{ "RECV_CQ", TABLE_NUMBER, FIELD_U32, QP, HAS(recv_cq) },
+	{ "SRQ", TABLE_NUMBER, FIELD_U32, QP, HAS(srq) },
+	{ "ADDRESS", TABLE_HEX, FIELD_U64, MR, HAS(addr) },
+	{ "LENGTH", TABLE_SIZE, FIELD_U64, MR, HAS(length) },
+	{ "ACCESS", TABLE_HEX, FIELD_U32, MR, HAS(access) },
+	{ "DEPTH", TABLE_NUMBER, FIELD_U32, QP | CQ | SRQ | WIRE, HAS(depth) },
+	{ "PEER", TABLE_NUMBER, FIELD_U32, QP | WIRE, HAS(peer_number) },
+	{ "PEER_PID", TABLE_NUMBER, FIELD_U32, QP | WIRE, HAS(peer_pid) },
+	{ "USERS", TABLE_NUMBER, FIELD_U32, PD | TD | PDOMAIN | CQ | SRQ | CONTEXT | CLIENT, HAS(users) },
+	{ "PID", TABLE_NUMBER, FIELD_U32, OBJECTS | CLIENT | MIXED, AT(pid) },
+	{ "UID", TABLE_NUMBER, FIELD_U32, OBJECTS | CLIENT | MIXED, AT(uid) },
+	{ "GID", TABLE_NUMBER, FIELD_U32, JSON, HAS(gid) },
+	{ "BYTES_SENT", TABLE_SIZE, FIELD_COUNTER, CLIENT, ALWAYS },
+	{ "BYTES_RECEIVED", TABLE_SIZE, FIELD_COUNTER, CLIENT, ALWAYS },
+	{ "ERRORS", TABLE_NUMBER, FIELD_COUNTER, CLIENT, ALWAYS },
+	{ "POSTS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
+	{ "RECVS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
+	{ "COMPLETIONS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
+	{ "RNR", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
+	{ "KICKS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
+	{ "WAKEUPS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
+	{ "DROPPED", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
+	{ "INITIATOR_RUN", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
+	{ "DEVICE", TABLE_LONG, FIELD_STRING, OBJECTS | MIXED, AT(device) },
+	{ "COMMAND", TABLE_LONG, FIELD_STRING, OBJECTS | CLIENT | MIXED, AT(command) },
+	{ "CONTAINER", TABLE_LONG, FIELD_STRING, JSON, AT(container) },
+	{ "CGROUP", TABLE_LONG, FIELD_STRING, OBJECTS | CLIENT | MIXED, AT(cgroup) },
+};
+
+#define N_COLUMNS (sizeof(columns) / sizeof(columns[0]))
+
+const char *item_type_name(unsigned type)
+{
+	return type < N_TYPES ? type_names[type] : NULL;
+}
+
+unsigned item_type_find(const char *name)
+{
+	for (unsigned i = 0; i < N_TYPES; i++)
+		if (type_names[i] && strcmp(type_names[i], name) == 0)
+			return i;
+	return 0;
+}
+
+static bool column_shown(const struct item_column *column, unsigned type, bool json)
+{
+	return json || column->types & (1u << type);
+}
+
+struct table *items_table(const char *name, unsigned type, bool json, bool headings)
+{
+	struct table *table = table_new(name, json, headings);
+
+	for (size_t i = 0; i < N_COLUMNS; i++)
+		if (column_shown(&columns[i], type, json))
+			table_column(table, columns[i].name, columns[i].kind);
+	return table;
+}
+
+/* Counters are known by their names, which are the columns' in lower case. */
+static void counter_add(struct table *table, size_t at, const char *name, const Vsd__Item *item)
+{
+	for (size_t i = 0; i < item->n_counters; i++)
+		if (strcasecmp(item->counters[i]->name, name) == 0)
+			table_number(table, at, item->counters[i]->value);
+}
+
+static void cell_add(struct table *table, size_t at, const struct item_column *column, const Vsd__Item *item)
+{
+	const uint8_t *field = (const uint8_t *)item + column->offset;
+
+	if (column->has && !*(const protobuf_c_boolean *)((const uint8_t *)item + column->has))
+		return;
+	switch (column->field) {
+	case FIELD_U32:
+		table_number(table, at, *(const uint32_t *)field);
+		break;
+	case FIELD_U64:
+		table_number(table, at, *(const uint64_t *)field);
+		break;
+	case FIELD_STRING:
+		table_text(table, at, *(char *const *)field);
+		break;
+	case FIELD_TYPE:
+		table_text(table, at, item_type_name((unsigned)item->type));
+		break;
+	case FIELD_COUNTER:
+		counter_add(table, at, column->name, item);
+		break;
+	}
+}
+
+void items_add(struct table *table, unsigned type, bool json, const Vsd__Item *item)
+{
+	size_t at = 0;
+
+	table_row(table);
+	for (size_t i = 0; i < N_COLUMNS; i++)
+		if (column_shown(&columns[i], type, json))
+			cell_add(table, at++, &columns[i], item);
+}
+
+int items_list(struct conn *conn, struct table *table, unsigned type, bool json, bool all)
+{
+	Vsd__ListRequest request = VSD__LIST_REQUEST__INIT;
+	bool more = true;
+
+	request.has_type = type != ITEMS_ALL;
+	request.type = (Vsd__ObjectType)type;
+	request.all = all;
+	while (more) {
+		ProtobufCMessage *msg;
+		int r = conn_call(conn, VSD__OP__OP_LIST, &request.base, &vsd__list_reply__descriptor, &msg);
+
+		if (r < 0)
+			return r;
+
+		const Vsd__ListReply *reply = (Vsd__ListReply *)msg;
+
+		for (size_t i = 0; i < reply->n_items; i++)
+			items_add(table, type, json, reply->items[i]);
+		/* A daemon that goes in circles must not keep us. */
+		more = reply->has_next_page && reply->next_page > request.page;
+		request.page = reply->next_page;
+		conn_reply_free(msg);
+	}
+	return 0;
+}
+
+int items_show(const struct ctl *ctl, const char *name, unsigned type)
+{
+	bool all;
+	struct conn *conn = ctl_connect_widest(ctl, &all);
+
+	if (!conn)
+		return CTL_NO_DAEMON;
+
+	struct table *table = items_table(name, type, ctl->json, !ctl->no_headings);
+	int r = items_list(conn, table, type, ctl->json, all);
+
+	conn_close(conn);
+	if (r == 0)
+		r = table_print(table);
+	table_free(table);
+	return r < 0 ? ctl_failed("list", r) : CTL_OK;
+}

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=bash
+#
+# bash completion for verbsctl(1).
+
+# Index of the subcommand on the command line, 0 without one.
+_verbsctl_command()
+{
+	local i
+	for ((i = 1; i < cword; i++)); do
+		case ${words[i]} in
+		-s | --socket | -a | --admin-socket | -c | --config) ((i++)) ;;
+		-*) ;;
+		*)
+			echo "$i"
+			return
+			;;
+		esac
+	done
+	echo 0
+}
+
+# The numbers of the clients that can be seen now.
+_verbsctl_clients()
+{
+	local i options=()
+	for ((i = 1; i < cword - 1; i++)); do
+		case ${words[i]} in
+		-s | --socket | -a | --admin-socket) options+=("${words[i]}" "${words[i + 1]}") ;;
+		esac
+	done
+	"${words[0]}" "${options[@]}" clients --no-headings 2>/dev/null | awk '{ print $1 }'
+}
+
+_verbsctl()
+{
+	local cur prev words cword at command
+	local common="--socket --admin-socket --help --version"
+	_init_completion || return
+	at=$(_verbsctl_command)
+	command=
+	[ "$at" = 0 ] || command=${words[at]}
+
+	if [ "$command" = run ]; then
+		local i=$((at + 1))
+		while [[ ${words[i]} == -* && ${words[i]} != -- && $i -lt $cword ]]; do
+			case ${words[i]} in
+			-c | --config | -s | --socket | -a | --admin-socket) ((i++)) ;;
+			esac
+			((i++))
+		done
+		[[ ${words[i]} == -- ]] && ((i++))
+		if [ "$i" -le "$cword" ] && [[ $i -lt $cword || ${words[i]} != -* ]]; then
+			_command_offset "$i"
+			return
+		fi
+	fi
+
+	case $prev in
+	-s | --socket | -a | --admin-socket | -c | --config)
+		_filedir
+		return
+		;;
+	esac
+
+	local choices=
+	case $command in
+	"") choices="status devices clients list watch run disconnect reload" ;;
+	list) choices="pd td mr cq qp srq ah wire mw parent-domain context client" ;;
+	disconnect) choices=$(_verbsctl_clients) ;;
+	esac
+	if [[ $cur == -* ]]; then
+		case $command in
+		"" | status | devices | clients | list) choices="$common --json --no-headings" ;;
+		watch) choices="$common --json" ;;
+		run) choices="$common --private --config --" ;;
+		*) choices=$common ;;
+		esac
+	fi
+	mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$cur")
+} && complete -F _verbsctl verbsctl
