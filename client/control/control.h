@@ -31,6 +31,14 @@ void control_close(void);
 int control_call(uint16_t op, const ProtobufCMessage *request, const ProtobufCMessageDescriptor *type,
 		 ProtobufCMessage **reply, struct fdlist *fds);
 
+/* control_call() for who holds the session's lock (conn.c). */
+int control_exchange(uint16_t op, const ProtobufCMessage *request, const ProtobufCMessageDescriptor *type,
+		     ProtobufCMessage **reply, struct fdlist *fds);
+/* Where the daemon is looked for. */
+const char *control_path(void);
+/* Moves @fd to a number that no program counts on (512 and above, where the limit allows), close-on-exec. */
+int control_fd_high(int fd);
+
 /* JOIN. The caller owns the fds. */
 struct control_process {
 	int events, page, kick, map;
@@ -85,5 +93,7 @@ int control_event_send(int events, uint16_t op, const ProtobufCMessage *request,
 
 /* VERBSD_DEBUG: prints "verbsd: ..." on stderr when asked to; never otherwise. */
 __attribute__((format(printf, 1, 2))) void control_debug(const char *format, ...);
+/* The same unasked, once in the life of a process: why there is no device at all. */
+__attribute__((format(printf, 1, 2))) void control_tell(const char *format, ...);
 
 #endif

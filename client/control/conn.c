@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The session of this process: made on first need, never in a constructor. A program may close any fd number and may
+ * fork at any time, so before each use fstat proves that the number still is our socket, and the pid that this is
+ * still the process that connected; else the session is lost without a word on a socket that may be another's.
+ */
+#include "client/control/conn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "proto/sock.h"
+
+/* Low numbers are the program's: some programs count on getting the lowest, some close all up to a number. */
+#define FD_FLOOR 512
+
+struct conn conn = { .lock = PTHREAD_MUTEX_INITIALIZER, .socket = CONN_FD_NULL };
+
+int control_fd_high(int fd)
+{
+	int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_FLOOR);
+
+	if (high < 0)
+		return fd;
+	close(fd);
+	return high;
+}
+
+int conn_fd_note(struct conn_fd *file, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	*file = (struct conn_fd){ .fd = fd, .dev = st.st_dev, .ino = st.st_ino };
+	return 0;
+}
+
+bool conn_fd_ours(const struct conn_fd *file)
+{
+	struct stat st;
+
+	return file->fd >= 0 && fstat(file->fd, &st) == 0 && st.st_dev == file->dev &&
+	       st.st_ino == file->ino;
+}
+
+void conn_fd_close(struct conn_fd *file)
+{
+	if (conn_fd_ours(file))
+		close(file->fd);
+	file->fd = -1;
+}
+
+void conn_drop(const char *why)
+{
+	if (conn.socket.fd >= 0 && why)
+		control_debug("session lost: %s", why);
+	conn_fd_close(&conn.socket);
+	if (conn.joined)
+		conn.lost = true;
+}
+
+/* A child of fork has a copy of the fd: closing it says nothing to the daemon, whose session is the parent's. */
+static void conn_forget(void)
+{
+	conn_fd_close(&conn.socket);
+	events_forget();
+	conn.joined = false;
+	conn.lost = false;
+	conn.pid = 0;
+}
+
+static int conn_hello(void)
+{
+	Vsd__HelloRequest request = VSD__HELLO_REQUEST__INIT;
+	ProtobufCMessage *reply;
+
+	request.min_version = VSD_VERSION_MIN;
+	request.max_version = VSD_VERSION_MAX;
+	request.features = VSD_FEATURES;
+
+	int r = control_exchange(
+		VSD__OP__OP_HELLO, &request.base, &vsd__hello_reply__descriptor, &reply, NULL);
+
+	if (r < 0)
+		return r;
+	control_debug("connected to verbsd %s", ((Vsd__HelloReply *)reply)->daemon_version);
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return 0;
+}
+
+const char *control_path(void)
+{
+	const char *path = secure_getenv(VSD_SOCKET_ENV);
+
+	return path && *path ? path : VSD_SOCKET_PATH;
+}
+
+static void atfork_register(void)
+{
+	pthread_atfork(NULL, NULL, control_forget);
+}
+
+int conn_need(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, atfork_register);
+	if (conn.pid && conn.pid != getpid())
+		conn_forget();
+	if (conn.lost)
+		return -ENOTCONN;
+	if (conn.socket.fd >= 0) {
+		if (conn_fd_ours(&conn.socket))
+			return 0;
+		conn_drop("the program closed our socket");
+		if (conn.lost)
+			return -ENOTCONN;
+	}
+
+	int fd = sock_connect(control_path());
+
+	if (fd < 0) {
+		control_debug("no daemon at %s: %s", control_path(), strerror(-fd));
+		return fd;
+	}
+	fd = control_fd_high(fd);
+
+	int r = conn_fd_note(&conn.socket, fd);
+
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	conn.pid = getpid();
+	r = conn_hello();
+	if (r < 0)
+		conn_drop("hello was refused");
+	return r;
+}
+
+int control_connect(void)
+{
+	pthread_mutex_lock(&conn.lock);
+
+	int r = conn_need();
+
+	pthread_mutex_unlock(&conn.lock);
+	return r;
+}
+
+bool control_connected(void)
+{
+	pthread_mutex_lock(&conn.lock);
+
+	bool connected = conn.socket.fd >= 0 && !conn.lost && conn.pid == getpid();
+
+	pthread_mutex_unlock(&conn.lock);
+	return connected;
+}
+
+void control_lost(void)
+{
+	conn.lost = true;
+}
+
+void control_forget(void)
+{
+	/* The lock may have been held by a thread that does not exist here. */
+	pthread_mutex_init(&conn.lock, NULL);
+	conn_forget();
+}
+
+void control_close(void)
+{
+	pthread_mutex_lock(&conn.lock);
+	if (conn.pid == getpid())
+		conn_forget();
+	pthread_mutex_unlock(&conn.lock);
+}
