@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of abi/ share. Each entry point does, in this order: an object of the real library goes there; a
+ * child of fork is refused; arguments are checked; the daemon is asked; the data path is told.
+ */
+#ifndef CLIENT_ABI_H
+#define CLIENT_ABI_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+#include "client/abi/real.h"
+#include "client/soft/cq.h"
+#include "client/soft/mr.h"
+#include "client/soft/objects.h"
+#include "client/soft/qp.h"
+#include "client/soft/rt.h"
+#include "client/soft/srq.h"
+
+/* The headers make macros of these two; here they are functions to be defined. */
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+#undef ibv_get_device_list
+
+/* Visible outside: every verbs name. The map has no local pattern, so this alone decides. */
+#define VERBS_API __attribute__((visibility("default")))
+
+/* What a child of fork gets for its copies of the parent's objects. */
+#define ABI_CHILD_ERRNO ENOTCONN
+
+/* Bytes of inline data that a QP may ask for. */
+#define ABI_MAX_INLINE 1024
+
+/* An open context: what the data path knows of it, and how many objects stand on it. */
+struct abi_context {
+	_Atomic unsigned users;
+	struct soft_context soft; /* ends in the program's ibv_context */
+};
+
+/* The address in an unused slot of the context that says "ours"; never called. */
+void *abi_marker(void);
+
+static inline bool abi_ours(const struct ibv_context *ctx)
+{
+	return ctx->ops._compat_alloc_pd == abi_marker;
+}
+
+static inline struct abi_context *abi_context_of(struct soft_context *soft)
+{
+	return soft_container(soft, struct abi_context, soft);
+}
+
+static inline void abi_context_ref(struct soft_context *soft)
+{
+	abi_context_of(soft)->users++;
+}
+
+static inline void abi_context_unref(struct soft_context *soft)
+{
+	abi_context_of(soft)->users--;
+}
+
+/* Results in the manner of verbs: NULL with errno, -1 with errno. */
+static inline void *abi_null(int error)
+{
+	errno = error;
+	return NULL;
+}
+
+static inline int abi_minus(int error)
+{
+	errno = error;
+	return -1;
+}
+
+/* Of a negative errno: what verbs returns, a positive one, also stored in errno. */
+static inline int abi_errno(int r)
+{
+	if (r < 0)
+		errno = -r;
+	return -r;
+}
+
+/* An entry point's head: real objects leave here, and so does a child of fork. */
+#define ABI_ENTER_INT(ctx, name, version, ...)                                                    \
+	do {                                                                                      \
+		if (!abi_ours(ctx))                                                               \
+			return REAL_INT(EOPNOTSUPP, name, version, __VA_ARGS__);                  \
+		if (rt_is_child())                                                                \
+			return abi_errno(-ABI_CHILD_ERRNO);                                       \
+	} while (0)
+
+#define ABI_ENTER_MINUS(ctx, name, version, ...)                                                  \
+	do {                                                                                      \
+		if (!abi_ours(ctx))                                                               \
+			return REAL_INT(abi_minus(EOPNOTSUPP), name, version, __VA_ARGS__);       \
+		if (rt_is_child())                                                                \
+			return abi_minus(ABI_CHILD_ERRNO);                                        \
+	} while (0)
+
+#define ABI_ENTER_PTR(ctx, name, version, ...)                                                    \
+	do {                                                                                      \
+		if (!abi_ours(ctx))                                                               \
+			return REAL_PTR(name, version, __VA_ARGS__);                              \
+		if (rt_is_child())                                                                \
+			return abi_null(ABI_CHILD_ERRNO);                                         \
+	} while (0)
+
+/* --- device.c ------------------------------------------------------------------------------------------------------ */
+
+/* A soft device. Programs and real providers look behind ibv_device for a provider's own: there is nothing there. */
+struct abi_device {
+	struct ibv_device dev;
+	uint8_t tail[512];
+	unsigned refs; /* lists and contexts that name it */
+	Vsd__Device *info;
+	struct abi_device *next;
+};
+
+/* Ours, with a reference, or NULL. */
+struct abi_device *abi_device_ref(const struct ibv_device *dev);
+void abi_device_unref(struct abi_device *device);
+/* The soft device whose ibdev_path is @path (or NULL), with a reference. */
+struct abi_device *abi_device_by_path(const char *path);
+/* True once the real library listed a device in this process. */
+bool abi_real_devices(void);
+
+/* --- context.c, query.c -------------------------------------------------------------------------------------------- */
+
+const Vsd__Port *abi_port(const struct soft_context *ctx, uint32_t number);
+/* Entries of the port's GID table; NULL at an index that is empty. */
+uint32_t abi_gid_table_len(const Vsd__Port *port);
+const Vsd__Gid *abi_gid(const Vsd__Port *port, uint32_t index);
+
+int abi_query_port(
+	struct ibv_context *ctx, uint8_t number, struct ibv_port_attr *attr, size_t size);
+int abi_query_device_ex(struct ibv_context *ctx, const struct ibv_query_device_ex_input *input,
+	struct ibv_device_attr_ex *attr, size_t size);
+int abi_query_rt_values(struct ibv_context *ctx, struct ibv_values_ex *values);
+
+/* --- the slots of verbs_context ------------------------------------------------------------------------------------- */
+
+struct ibv_td *abi_alloc_td(struct ibv_context *ctx, struct ibv_td_init_attr *attr);
+int abi_dealloc_td(struct ibv_td *td);
+struct ibv_pd *abi_alloc_parent_domain(
+	struct ibv_context *ctx, struct ibv_parent_domain_init_attr *attr);
+int abi_dealloc_parent_domain(struct soft_pd *pd);
+struct ibv_mr *abi_alloc_null_mr(struct ibv_pd *pd);
+struct ibv_cq_ex *abi_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr);
+int abi_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
+struct ibv_qp *abi_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr);
+struct ibv_srq *abi_create_srq_ex(struct ibv_context *ctx, struct ibv_srq_init_attr_ex *attr);
+struct ibv_mw *abi_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int abi_dealloc_mw(struct ibv_mw *mw);
+
+/* Whether objects on this PD take no lock: a parent domain with a thread domain. */
+static inline bool abi_pd_single(const struct soft_pd *pd)
+{
+	return pd->td != NULL;
+}
+
+/* --- mr.c ----------------------------------------------------------------------------------------------------------- */
+
+/* A key never used lately: an index of the lease and a tag. */
+int abi_key_take(struct soft_context *ctx, uint32_t *key);
+void abi_key_put(struct soft_context *ctx, uint32_t key);
+/* True once any memory was registered in this process: too late for ibv_fork_init(). */
+bool abi_mr_ever(void);
+
+/* --- ah.c ----------------------------------------------------------------------------------------------------------- */
+
+/* Checks an address vector: 0 or a negative errno. */
+int abi_ah_attr_check(const struct soft_context *ctx, const struct ibv_ah_attr *attr);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Contexts: opened at the daemon, and filled so that the inline functions of <infiniband/verbs.h>, compiled into the
+ * program, find every slot that they read. What is not offered is an empty slot where they test for one.
+ */
+#include "client/abi/abi.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned contexts; /* open in this process */
+
+/* Nobody calls this: its address is the mark. */
+void *abi_marker(void)
+{
+	return NULL;
+}
+
+static int compat_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
+{
+	return ibv_query_device(ctx, attr);
+}
+
+static int compat_query_port(
+	struct ibv_context *ctx, uint8_t number, struct _compat_ibv_port_attr *attr)
+{
+	return ibv_query_port(ctx, number, attr);
+}
+
+static const struct ibv_context_ops context_ops = {
+	._compat_query_device = compat_query_device,
+	._compat_query_port = compat_query_port,
+	._compat_alloc_pd = abi_marker,
+	.alloc_mw = abi_alloc_mw,
+	.bind_mw = soft_bind_mw,
+	.dealloc_mw = abi_dealloc_mw,
+	.poll_cq = soft_poll_cq,
+	.req_notify_cq = soft_req_notify_cq,
+	.post_srq_recv = soft_post_srq_recv,
+	.post_send = soft_post_send,
+	.post_recv = soft_post_recv,
+};
+
+static void slots_fill(struct verbs_context *v)
+{
+	v->query_port = abi_query_port;
+	v->alloc_null_mr = abi_alloc_null_mr;
+	v->alloc_parent_domain = abi_alloc_parent_domain;
+	v->dealloc_td = abi_dealloc_td;
+	v->alloc_td = abi_alloc_td;
+	v->modify_cq = abi_modify_cq;
+	v->query_rt_values = abi_query_rt_values;
+	v->create_cq_ex = abi_create_cq_ex;
+	v->query_device_ex = abi_query_device_ex;
+	v->create_qp_ex = abi_create_qp_ex;
+	v->create_srq_ex = abi_create_srq_ex;
+	v->sz = sizeof(*v);
+	v->context.ops = context_ops;
+	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+}
+
+static void daemon_close(uint32_t id)
+{
+	Vsd__ContextCloseRequest request = VSD__CONTEXT_CLOSE_REQUEST__INIT;
+
+	request.context = id;
+	control_call(VSD__OP__OP_CONTEXT_CLOSE, &request.base, NULL, NULL, NULL);
+}
+
+/* The daemon's side of a context: its id, what the device is, and the capability. */
+static int daemon_open(struct soft_context *ctx, const char *device)
+{
+	Vsd__ContextOpenRequest request = VSD__CONTEXT_OPEN_REQUEST__INIT;
+	ProtobufCMessage *message = NULL;
+	struct fdlist fds = FDLIST_NULL;
+
+	request.device = (char *)(uintptr_t)device;
+
+	int r = control_call(VSD__OP__OP_CONTEXT_OPEN, &request.base,
+		&vsd__context_reply__descriptor, &message, &fds);
+
+	if (r < 0 && r != -EMFILE)
+		return r;
+	if (!message)
+		return r;
+
+	Vsd__ContextReply *reply = (Vsd__ContextReply *)message;
+
+	if (r == 0 && fds.n != 1)
+		r = -EPROTO;
+	if (r < 0) {
+		daemon_close(reply->context);
+	} else {
+		ctx->id = reply->context;
+		ctx->info = reply->device;
+		reply->device = NULL;
+		ctx->capability = control_fd_high(fdlist_steal(&fds, 0));
+	}
+	fdlist_deinit(&fds);
+	protobuf_c_message_free_unpacked(message, NULL);
+	return r;
+}
+
+static int leases_open(struct soft_context *ctx)
+{
+	ctx->qpns = lease_new(ctx->id, VSD__LEASE_KIND__LEASE_QPN);
+	ctx->keys = lease_new(ctx->id, VSD__LEASE_KIND__LEASE_KEY);
+	if (ctx->qpns && ctx->keys)
+		return 0;
+	lease_free(ctx->qpns);
+	lease_free(ctx->keys);
+	return -ENOMEM;
+}
+
+static int context_init(struct soft_context *ctx, struct abi_device *device)
+{
+	int r = daemon_open(ctx, device->info->name);
+
+	if (r < 0)
+		return r;
+	r = leases_open(ctx);
+	if (r < 0)
+		goto err_close;
+	r = soft_async_init(&ctx->async);
+	if (r < 0)
+		goto err_leases;
+	slots_fill(&ctx->v);
+
+	struct ibv_context *c = &ctx->v.context;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	c->device = &device->dev;
+	c->cmd_fd = ctx->capability;
+	c->async_fd = ctx->async.fd;
+	c->num_comp_vectors = cpus > 0 ? (int)cpus : 1;
+	pthread_mutex_init(&c->mutex, NULL);
+	return 0;
+
+err_leases:
+	lease_free(ctx->qpns);
+	lease_free(ctx->keys);
+err_close:
+	daemon_close(ctx->id);
+	vsd__device__free_unpacked(ctx->info, NULL);
+	close(ctx->capability);
+	return r;
+}
+
+static void context_deinit(struct soft_context *ctx)
+{
+	pthread_mutex_destroy(&ctx->v.context.mutex);
+	soft_async_deinit(&ctx->async);
+	lease_free(ctx->qpns);
+	lease_free(ctx->keys);
+	daemon_close(ctx->id);
+	vsd__device__free_unpacked(ctx->info, NULL);
+	close(ctx->capability);
+}
+
+/* The runtime lives while a context is open. */
+static int runtime_ref(void)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&lock);
+	if (contexts == 0)
+		r = control_connect();
+	if (contexts == 0 && r == 0)
+		r = rt_start();
+	if (r == 0)
+		contexts++;
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+static void runtime_unref(void)
+{
+	pthread_mutex_lock(&lock);
+	if (--contexts == 0) {
+		rt_stop();
+		control_close();
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+VERBS_API struct ibv_context *ibv_open_device(struct ibv_device *dev)
+{
+	struct abi_device *device = abi_device_ref(dev);
+
+	if (!device)
+		return REAL_PTR(ibv_open_device, "IBVERBS_1.1", dev);
+
+	struct abi_context *ctx = NULL;
+	int r = rt_is_child() ? -ABI_CHILD_ERRNO : runtime_ref();
+
+	if (r < 0)
+		goto err_device;
+	ctx = calloc(1, sizeof(*ctx));
+	r = ctx ? context_init(&ctx->soft, device) : -ENOMEM;
+	if (r < 0)
+		goto err_runtime;
+	return &ctx->soft.v.context;
+
+err_runtime:
+	runtime_unref();
+err_device:
+	control_debug("open %s: %s", device->dev.name, strerror(-r));
+	abi_device_unref(device);
+	free(ctx);
+	return abi_null(-r);
+}
+
+VERBS_API int ibv_close_device(struct ibv_context *c)
+{
+	ABI_ENTER_MINUS(c, ibv_close_device, "IBVERBS_1.1", c);
+
+	struct soft_context *ctx = soft_context_of(c);
+	struct abi_context *outer = abi_context_of(ctx);
+
+	/*
+	 * Objects that were not destroyed stay until the process ends: their queues may be in use by a peer, and
+	 * the program may still hold pointers to them.
+	 */
+	if (outer->users) {
+		control_debug("close: %u objects left", outer->users);
+		return 0;
+	}
+
+	struct abi_device *device = soft_container(c->device, struct abi_device, dev);
+
+	context_deinit(ctx);
+	free(outer);
+	runtime_unref();
+	abi_device_unref(device);
+	return 0;
+}

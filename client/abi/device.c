@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Devices: the real library's and the daemon's in one list. A soft device keeps its address while any list or
+ * context names it, as programs expect. Without a daemon the list is what the real library gives.
+ */
+#include "client/abi/abi.h"
+
+#include <endian.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A list that we gave out; `array` is the program's. */
+struct device_list {
+	struct device_list *next;
+	struct ibv_device **real;
+	struct ibv_device *array[];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct abi_device *devices;
+static struct device_list *lists;
+static _Atomic bool real_devices;
+
+bool abi_real_devices(void)
+{
+	return real_devices;
+}
+
+static struct abi_device *device_find(const struct ibv_device *dev)
+{
+	for (struct abi_device *d = devices; d; d = d->next)
+		if (&d->dev == dev)
+			return d;
+	return NULL;
+}
+
+struct abi_device *abi_device_ref(const struct ibv_device *dev)
+{
+	pthread_mutex_lock(&lock);
+
+	struct abi_device *device = device_find(dev);
+
+	if (device)
+		device->refs++;
+	pthread_mutex_unlock(&lock);
+	return device;
+}
+
+struct abi_device *abi_device_by_path(const char *path)
+{
+	struct abi_device *device;
+
+	pthread_mutex_lock(&lock);
+	for (device = devices; device; device = device->next)
+		if (strcmp(device->dev.ibdev_path, path) == 0) {
+			device->refs++;
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+	return device;
+}
+
+static void device_unref_locked(struct abi_device *device)
+{
+	if (--device->refs)
+		return;
+
+	struct abi_device **p = &devices;
+
+	while (*p != device)
+		p = &(*p)->next;
+	*p = device->next;
+	vsd__device__free_unpacked(device->info, NULL);
+	free(device);
+}
+
+void abi_device_unref(struct abi_device *device)
+{
+	pthread_mutex_lock(&lock);
+	device_unref_locked(device);
+	pthread_mutex_unlock(&lock);
+}
+
+static void text_copy(char *dst, size_t size, const char *prefix, const char *text)
+{
+	snprintf(dst, size, "%s%s", prefix, text);
+}
+
+/* The device of that name, new or known; takes *@info over. With a reference, NULL: no memory. */
+static struct abi_device *device_get(Vsd__Device **info)
+{
+	for (struct abi_device *d = devices; d; d = d->next)
+		if (strcmp(d->info->name, (*info)->name) == 0) {
+			d->refs++;
+			return d;
+		}
+
+	struct abi_device *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return NULL;
+	d->info = *info;
+	*info = NULL;
+	d->refs = 1;
+	d->dev.node_type = (enum ibv_node_type)d->info->node_type;
+	d->dev.transport_type = (enum ibv_transport_type)d->info->transport;
+	text_copy(d->dev.name, sizeof(d->dev.name), "", d->info->name);
+	text_copy(d->dev.dev_name, sizeof(d->dev.dev_name), "", d->info->name);
+	text_copy(d->dev.dev_path, sizeof(d->dev.dev_path), "/sys/class/infiniband_verbs/",
+		d->info->name);
+	text_copy(d->dev.ibdev_path, sizeof(d->dev.ibdev_path), "/sys/class/infiniband/",
+		d->info->name);
+	d->next = devices;
+	devices = d;
+	return d;
+}
+
+/* Asks the daemon. NULL with *@error: there is none, or it refused. */
+static Vsd__DeviceListReply *soft_list(int *error)
+{
+	ProtobufCMessage *reply = NULL;
+
+	*error = control_call(VSD__OP__OP_DEVICE_LIST, NULL, &vsd__device_list_reply__descriptor,
+		&reply, NULL);
+	return *error < 0 ? NULL : (Vsd__DeviceListReply *)reply;
+}
+
+static size_t real_count(struct ibv_device **real)
+{
+	size_t n = 0;
+
+	while (real && real[n])
+		n++;
+	return n;
+}
+
+/* Real devices first: a program that takes the first device takes what it took before verbsd. */
+static struct device_list *list_make(struct ibv_device **real, Vsd__DeviceListReply *soft, int *num)
+{
+	size_t n_real = real_count(real), n_soft = soft ? soft->n_devices : 0, n = 0;
+	struct device_list *list =
+		calloc(1, sizeof(*list) + (n_real + n_soft + 1) * sizeof(list->array[0]));
+
+	if (!list)
+		return NULL;
+	list->real = real;
+	for (size_t i = 0; i < n_real; i++)
+		list->array[n++] = real[i];
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < n_soft; i++) {
+		struct abi_device *d =
+			soft->devices[i]->soft ? device_get(&soft->devices[i]) : NULL;
+
+		if (d)
+			list->array[n++] = &d->dev;
+	}
+	list->next = lists;
+	lists = list;
+	pthread_mutex_unlock(&lock);
+	if (num)
+		*num = (int)n;
+	return list;
+}
+
+VERBS_API struct ibv_device **ibv_get_device_list(int *num)
+{
+	int n = 0;
+	struct ibv_device **real = REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", &n);
+
+	if (real_inside()) {
+		if (num)
+			*num = n;
+		return real;
+	}
+
+	int real_error = errno, error;
+
+	if (n > 0)
+		real_devices = true;
+
+	Vsd__DeviceListReply *soft = soft_list(&error);
+
+	if (!soft && !(real && n > 0))
+		control_tell("no soft devices: %s: %s", control_path(), strerror(-error));
+	if (!soft && !real) {
+		if (num)
+			*num = 0;
+		return abi_null(real_error == EOPNOTSUPP ? ENOSYS : real_error);
+	}
+
+	struct device_list *list = list_make(real, soft, num);
+
+	if (soft)
+		vsd__device_list_reply__free_unpacked(soft, NULL);
+	if (!list) {
+		REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", real);
+		return abi_null(ENOMEM);
+	}
+	return list->array;
+}
+
+static struct device_list *list_take(struct ibv_device **array)
+{
+	pthread_mutex_lock(&lock);
+
+	struct device_list **p = &lists;
+
+	while (*p && (*p)->array != array)
+		p = &(*p)->next;
+
+	struct device_list *list = *p;
+
+	if (list) {
+		*p = list->next;
+		for (size_t i = 0; list->array[i]; i++) {
+			struct abi_device *d = device_find(list->array[i]);
+
+			if (d)
+				device_unref_locked(d);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return list;
+}
+
+VERBS_API void ibv_free_device_list(struct ibv_device **array)
+{
+	struct device_list *list = array && !real_inside() ? list_take(array) : NULL;
+
+	if (!list) {
+		REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", array);
+		return;
+	}
+	if (list->real)
+		REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", list->real);
+	free(list);
+}
+
+static bool device_ours(const struct ibv_device *dev)
+{
+	pthread_mutex_lock(&lock);
+
+	bool ours = device_find(dev) != NULL;
+
+	pthread_mutex_unlock(&lock);
+	return ours;
+}
+
+VERBS_API const char *ibv_get_device_name(struct ibv_device *dev)
+{
+	return dev->name;
+}
+
+VERBS_API int ibv_get_device_index(struct ibv_device *dev)
+{
+	if (!device_ours(dev))
+		return REAL_INT(-1, ibv_get_device_index, "IBVERBS_1.9", dev);
+
+	struct abi_device *device = soft_container(dev, struct abi_device, dev);
+
+	return (int)device->info->index;
+}
+
+VERBS_API __be64 ibv_get_device_guid(struct ibv_device *dev)
+{
+	if (!device_ours(dev))
+		return REAL_INT(0, ibv_get_device_guid, "IBVERBS_1.1", dev);
+
+	struct abi_device *device = soft_container(dev, struct abi_device, dev);
+
+	return htobe64(device->info->guid);
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Public functions that the soft device does not have. All are defined: one that is missing would reach the real
+ * library, which follows a private pointer that our contexts do not have. Objects that only a real device can have
+ * given (DM, DMAH, buffers, completion counters) always go to the real library. Those newer than the installed
+ * headers are declared here.
+ */
+#include "client/abi/abi.h"
+
+#include <sys/stat.h>
+
+/* --- import -------------------------------------------------------------------------------------------------------- */
+
+VERBS_API struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	struct stat st;
+
+	if (fstat(cmd_fd, &st) < 0)
+		return NULL;
+	/* A real context's fd is a device node, ours is a memfd. */
+	if (S_ISCHR(st.st_mode))
+		return REAL_PTR(ibv_import_device, "IBVERBS_1.10", cmd_fd);
+	return abi_null(EOPNOTSUPP);
+}
+
+VERBS_API struct ibv_pd *ibv_import_pd(struct ibv_context *c, uint32_t handle)
+{
+	ABI_ENTER_PTR(c, ibv_import_pd, "IBVERBS_1.10", c, handle);
+	return abi_null(EOPNOTSUPP);
+}
+
+VERBS_API void ibv_unimport_pd(struct ibv_pd *pd)
+{
+	if (!abi_ours(pd->context))
+		REAL_VOID(ibv_unimport_pd, "IBVERBS_1.10", pd);
+}
+
+VERBS_API struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	ABI_ENTER_PTR(pd->context, ibv_import_mr, "IBVERBS_1.10", pd, handle);
+	return abi_null(EOPNOTSUPP);
+}
+
+VERBS_API void ibv_unimport_mr(struct ibv_mr *mr)
+{
+	if (!abi_ours(mr->context))
+		REAL_VOID(ibv_unimport_mr, "IBVERBS_1.10", mr);
+}
+
+VERBS_API struct ibv_dm *ibv_import_dm(struct ibv_context *c, uint32_t handle)
+{
+	ABI_ENTER_PTR(c, ibv_import_dm, "IBVERBS_1.13", c, handle);
+	return abi_null(EOPNOTSUPP);
+}
+
+VERBS_API void ibv_unimport_dm(struct ibv_dm *dm)
+{
+	REAL_VOID(ibv_unimport_dm, "IBVERBS_1.13", dm);
+}
+
+/* --- memory -------------------------------------------------------------------------------------------------------- */
+
+VERBS_API struct ibv_mr *ibv_reg_dmabuf_mr(
+	struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+{
+	ABI_ENTER_PTR(pd->context, ibv_reg_dmabuf_mr, "IBVERBS_1.12", pd, offset, length, iova, fd,
+		access);
+	return abi_null(EOPNOTSUPP);
+}
+
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *init);
+void *ibv_alloc_dmah(struct ibv_context *c, void *init);
+int ibv_dealloc_dmah(void *dmah);
+int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
+void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf);
+void ibv_free_buf(void *buf);
+struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, void *buf, void *addr, size_t length, int access);
+int ibv_export_buf_dmabuf_fd(void *buf);
+int ibv_query_port_speed(struct ibv_context *c, uint32_t port, uint64_t *speed);
+
+VERBS_API struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *init)
+{
+	ABI_ENTER_PTR(pd->context, ibv_reg_mr_ex, "IBVERBS_1.15", pd, init);
+	return abi_null(EOPNOTSUPP);
+}
+
+VERBS_API void *ibv_alloc_dmah(struct ibv_context *c, void *init)
+{
+	ABI_ENTER_PTR(c, ibv_alloc_dmah, "IBVERBS_1.15", c, init);
+	return abi_null(EOPNOTSUPP);
+}
+
+VERBS_API int ibv_dealloc_dmah(void *dmah)
+{
+	return REAL_INT(EOPNOTSUPP, ibv_dealloc_dmah, "IBVERBS_1.15", dmah);
+}
+
+VERBS_API int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm)
+{
+	return REAL_INT(abi_minus(EOPNOTSUPP), ibv_dm_export_dmabuf_fd, "IBVERBS_1.16", dm);
+}
+
+VERBS_API void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf)
+{
+	ABI_ENTER_PTR(pd->context, ibv_alloc_buf, "IBVERBS_1.17", pd, size, buf);
+	return abi_null(EOPNOTSUPP);
+}
+
+VERBS_API void ibv_free_buf(void *buf)
+{
+	REAL_VOID(ibv_free_buf, "IBVERBS_1.17", buf);
+}
+
+VERBS_API struct ibv_mr *ibv_reg_buf_mr(
+	struct ibv_pd *pd, void *buf, void *addr, size_t length, int access)
+{
+	ABI_ENTER_PTR(
+		pd->context, ibv_reg_buf_mr, "IBVERBS_1.17", pd, buf, addr, length, access);
+	return abi_null(EOPNOTSUPP);
+}
+
+VERBS_API int ibv_export_buf_dmabuf_fd(void *buf)
+{
+	return REAL_INT(abi_minus(EOPNOTSUPP), ibv_export_buf_dmabuf_fd, "IBVERBS_1.18", buf);
+}
+
+VERBS_API int ibv_query_port_speed(struct ibv_context *c, uint32_t port, uint64_t *speed)
+{
+	ABI_ENTER_INT(c, ibv_query_port_speed, "IBVERBS_1.16", c, port, speed);
+	return abi_errno(-EOPNOTSUPP);
+}
+
+/* --- completion counters ------------------------------------------------------------------------------------------- */
+
+int _ibv_query_comp_cntr_caps(struct ibv_context *c, void *caps, size_t size);
+void *ibv_create_comp_cntr(struct ibv_context *c, void *attr);
+int ibv_destroy_comp_cntr(void *counter);
+int ibv_inc_comp_cntr(void *counter, uint64_t n);
+int ibv_inc_err_comp_cntr(void *counter, uint64_t n);
+int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, void *counter, void *attr);
+int ibv_read_comp_cntr(void *counter, uint64_t *value);
+int ibv_read_err_comp_cntr(void *counter, uint64_t *value);
+int ibv_set_comp_cntr(void *counter, uint64_t value);
+int ibv_set_err_comp_cntr(void *counter, uint64_t value);
+
+VERBS_API int _ibv_query_comp_cntr_caps(struct ibv_context *c, void *caps, size_t size)
+{
+	ABI_ENTER_INT(c, _ibv_query_comp_cntr_caps, "IBVERBS_1.18", c, caps, size);
+	return abi_errno(-EOPNOTSUPP);
+}
+
+VERBS_API void *ibv_create_comp_cntr(struct ibv_context *c, void *attr)
+{
+	ABI_ENTER_PTR(c, ibv_create_comp_cntr, "IBVERBS_1.18", c, attr);
+	return abi_null(EOPNOTSUPP);
+}
+
+VERBS_API int ibv_destroy_comp_cntr(void *counter)
+{
+	return REAL_INT(EOPNOTSUPP, ibv_destroy_comp_cntr, "IBVERBS_1.18", counter);
+}
+
+VERBS_API int ibv_inc_comp_cntr(void *counter, uint64_t n)
+{
+	return REAL_INT(EOPNOTSUPP, ibv_inc_comp_cntr, "IBVERBS_1.18", counter, n);
+}
+
+VERBS_API int ibv_inc_err_comp_cntr(void *counter, uint64_t n)
+{
+	return REAL_INT(EOPNOTSUPP, ibv_inc_err_comp_cntr, "IBVERBS_1.18", counter, n);
+}
+
+VERBS_API int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, void *counter, void *attr)
+{
+	ABI_ENTER_INT(qp->context, ibv_qp_attach_comp_cntr, "IBVERBS_1.18", qp, counter, attr);
+	return abi_errno(-EOPNOTSUPP);
+}
+
+VERBS_API int ibv_read_comp_cntr(void *counter, uint64_t *value)
+{
+	return REAL_INT(EOPNOTSUPP, ibv_read_comp_cntr, "IBVERBS_1.18", counter, value);
+}
+
+VERBS_API int ibv_read_err_comp_cntr(void *counter, uint64_t *value)
+{
+	return REAL_INT(EOPNOTSUPP, ibv_read_err_comp_cntr, "IBVERBS_1.18", counter, value);
+}
+
+VERBS_API int ibv_set_comp_cntr(void *counter, uint64_t value)
+{
+	return REAL_INT(EOPNOTSUPP, ibv_set_comp_cntr, "IBVERBS_1.18", counter, value);
+}
+
+VERBS_API int ibv_set_err_comp_cntr(void *counter, uint64_t value)
+{
+	return REAL_INT(EOPNOTSUPP, ibv_set_err_comp_cntr, "IBVERBS_1.18", counter, value);
+}
+
+/* --- what librdmacm converts kernel structs with; nobody has one without the real library ----------------------------- */
+
+void ibv_copy_ah_attr_from_kern(void *dst, void *src);
+void ibv_copy_path_rec_from_kern(void *dst, void *src);
+void ibv_copy_path_rec_to_kern(void *dst, void *src);
+void ibv_copy_qp_attr_from_kern(void *dst, void *src);
+
+VERBS_API void ibv_copy_ah_attr_from_kern(void *dst, void *src)
+{
+	REAL_VOID(ibv_copy_ah_attr_from_kern, "IBVERBS_1.1", dst, src);
+}
+
+VERBS_API void ibv_copy_path_rec_from_kern(void *dst, void *src)
+{
+	REAL_VOID(ibv_copy_path_rec_from_kern, "IBVERBS_1.0", dst, src);
+}
+
+VERBS_API void ibv_copy_path_rec_to_kern(void *dst, void *src)
+{
+	REAL_VOID(ibv_copy_path_rec_to_kern, "IBVERBS_1.0", dst, src);
+}
+
+VERBS_API void ibv_copy_qp_attr_from_kern(void *dst, void *src)
+{
+	REAL_VOID(ibv_copy_qp_attr_from_kern, "IBVERBS_1.0", dst, src);
+}
