@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# rdma-core's own Python tests, as Debian installs them, unchanged, under the preload as an unprivileged user with 64 KiB
+# of lockable memory. Tests of a vendor's hardware are left out. Each test is a case here; none may fail, and no fewer
+# may pass than pyverbs.expected says.
+#
+# pyverbs.py [MODULE or MODULE.Class.test ...]: only those.
+import gzip
+import os
+import re
+import resource
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+SUITE = os.environ.get("VERBSD_PYVERBS", "/usr/share/doc/rdma-core/tests")
+PYTHON = "/usr/bin/python3"  # the one that Debian's pyverbs belongs to
+VENDORS = re.compile(r"mlx4|mlx5|efa|cuda")
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.environ.get("VERBSD_ROOT", "")
+PRELOAD = ":".join(p for p in (os.environ.get("VERBSD_PRELOAD_FIRST"), f"{ROOT}/lib/libverbsd.so") if p)
+NOBODY = 65534
+SILENCE = 120  # seconds without a result; only a hang reaches it
+
+# Runs below the suite's folder; one line a result. Standard output is the suite's own.
+RUNNER = r"""
+import importlib, os, sys, unittest
+results = os.fdopen(int(sys.argv.pop(1)), "w")
+wanted = sys.argv[1:]
+sys.argv[1:] = []
+sys.path.insert(0, os.path.join(os.getcwd(), "tests"))
+sys.path.insert(0, os.getcwd())
+from args_parser import parser
+parser.parse_args()
+
+class Result(unittest.TestResult):
+    def say(self, what, test, text=""):
+        print(what, test.id(), " ".join(str(text).split()), file=results, flush=True)
+    def startTest(self, test):
+        super().startTest(test)
+        self.say("start", test)
+    def addSuccess(self, test):
+        self.say("pass", test)
+    def addSkip(self, test, reason):
+        self.say("skip", test, reason)
+    def addFailure(self, test, err):
+        self.say("fail", test, self._exc_info_to_string(err, test)[-1500:])
+    addError = addFailure
+    def addSubTest(self, test, subtest, err):
+        if err:
+            self.say("fail", test, subtest.id())
+
+suite = unittest.defaultTestLoader.loadTestsFromNames(["tests." + name for name in wanted])
+suite.run(Result())
+"""
+
+
+class Tap:
+    def __init__(self):
+        self.n = {"pass": 0, "fail": 0, "skip": 0}
+
+    def case(self, what, name, text=""):
+        self.n[what] += 1
+        mark = "not ok" if what == "fail" else "ok"
+        skip = f" # SKIP {text or 'no reason given'}" if what == "skip" else ""
+        print(f"{mark} {sum(self.n.values())} - {name}{skip}", flush=True)
+        if what == "fail" and text:
+            print(f"# {text}", flush=True)
+
+
+def demote():
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def demote_program():
+    os.setsid()
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if hard == resource.RLIM_INFINITY or hard > 65536:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+    demote()
+
+
+def suite_copy(folder):
+    tests = os.path.join(folder, "tests")
+    os.mkdir(tests)
+    for name in os.listdir(SUITE):
+        path = os.path.join(SUITE, name)
+        if name.endswith(".py.gz"):
+            with gzip.open(path) as source, open(os.path.join(tests, name[:-3]), "wb") as copy:
+                shutil.copyfileobj(source, copy)
+        elif name.endswith(".py"):
+            shutil.copy(path, tests)
+    with open(os.path.join(folder, "runner.py"), "w") as runner:
+        runner.write(RUNNER)
+    return sorted(n[:-3] for n in os.listdir(tests)
+                  if n.startswith("test_") and n.endswith(".py") and not VENDORS.search(n))
+
+
+def daemon_start(folder):
+    run = os.path.join(folder, "run")
+    os.mkdir(run)
+    os.chmod(run, 0o777)
+    r, w = os.pipe()
+    log = open(os.path.join(folder, "daemon.log"), "w")
+    daemon = subprocess.Popen([f"{ROOT}/sbin/verbsd", "--socket", f"{run}/verbsd.sock", "--admin-socket",
+                               f"{run}/admin.sock", "--ready-fd", str(w)], pass_fds=[w], stdout=log, stderr=log,
+                              preexec_fn=demote)
+    os.close(w)
+    ready = os.read(r, 1)
+    os.close(r)
+    if not ready:
+        sys.exit("Bail out! the daemon did not start: " + open(log.name).read()[-500:])
+    return daemon, f"{run}/verbsd.sock"
+
+
+def environment(socket):
+    env = dict(os.environ, LD_PRELOAD=PRELOAD, VERBSD_SOCKET=socket, PYTHONDONTWRITEBYTECODE="1",
+               HOME="/nonexistent")
+    env.pop("PYTHONPATH", None)
+    return env
+
+
+def run(folder, names, env, tap):
+    """One process for the tests of a module: a crash costs that module alone."""
+    r, w = os.pipe()
+    out = open(os.path.join(folder, "out"), "w+")
+    process = subprocess.Popen([PYTHON, "-I", os.path.join(folder, "runner.py"), str(w), *names], cwd=folder,
+                               env=env, pass_fds=[w], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                               preexec_fn=demote_program)
+    os.close(w)
+    running, hung, data = None, False, b""
+    while True:
+        if not select.select([r], [], [], SILENCE)[0]:
+            hung = True
+            process.kill()
+        chunk = os.read(r, 65536)
+        if not chunk:
+            break
+        data += chunk
+        *lines, data = data.split(b"\n")
+        for line in lines:
+            what, name, *text = line.decode(errors="replace").split(" ", 2)
+            if what == "start":
+                running = name
+            else:
+                running = None
+                tap.case(what, name.removeprefix("tests."), text[0] if text else "")
+    os.close(r)
+    status = process.wait()
+    out.seek(0)
+    printed = " ".join(out.read()[-1000:].split())
+    if running or status:
+        how = "no result within the limit" if hung else f"ended with status {status}"
+        tap.case("fail", (running or names[0]).removeprefix("tests."), f"{how}: {printed}")
+
+
+def main():
+    if not os.path.isdir(SUITE):
+        print(f"1..0 # SKIP no {SUITE} (Debian: rdma-core)")
+        return 0
+    if subprocess.run([PYTHON, "-I", "-c", "import pyverbs.device"], capture_output=True).returncode:
+        print("1..0 # SKIP no pyverbs (Debian: python3-pyverbs)")
+        return 0
+    folder = tempfile.mkdtemp(prefix="verbsd-pyverbs.")
+    os.chmod(folder, 0o755)
+    daemon = None
+    tap = Tap()
+    try:
+        modules = suite_copy(folder)
+        daemon, socket = daemon_start(folder)
+        start = time.monotonic()
+        for name in sys.argv[1:] or modules:
+            run(folder, [name], environment(socket), tap)
+        if daemon.poll() is not None:
+            tap.case("fail", "the daemon is there still", f"status {daemon.returncode}: " +
+                     open(os.path.join(folder, "daemon.log")).read()[-800:])
+        seconds = time.monotonic() - start
+    finally:
+        if daemon:
+            daemon.kill()
+            daemon.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+    n = dict(tap.n)  # of the suite alone
+    if not sys.argv[1:]:
+        with open(os.path.join(HERE, "pyverbs.expected")) as file:
+            expected = int(re.search(r"^passed (\d+)$", file.read(), re.M).group(1))
+        enough = n["pass"] >= expected
+        tap.case("pass" if enough else "fail", f"no fewer than {expected} pass", f"only {n['pass']} did")
+    print(f"# pyverbs: {n['pass']} passed, {n['fail']} failed, {n['skip']} skipped in {seconds:.0f} s")
+    print(f"1..{sum(tap.n.values())}")
+    return 1 if tap.n["fail"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
