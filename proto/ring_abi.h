@@ -31,7 +31,7 @@ struct vsd_map {
 
 #define VSD_MAP_SIZE (sizeof(struct vsd_map) + 4096 - VSD_LINE)
 
-/* ---- process page: written by its process only, mapped read-only by its peers, read with pread by the daemon ------ */
+/* ---- process page: written by its process only, mapped read-only by its peers, read with pread by the daemon ---- */
 
 #define VSD_PAGE_MAGIC 0x50445356u
 
@@ -90,7 +90,7 @@ struct vsd_page {
 
 #define VSD_PAGE_SIZE sizeof(struct vsd_page)
 
-/* ---- pair segment: mapped read-write by two processes ------------------------------------------------------------- */
+/* ---- pair segment: mapped read-write by two processes ----------------------------------------------------------- */
 
 #define VSD_SEGMENT_MAGIC 0x53445356u
 #define VSD_HAZARDS 16	     /* executing threads of a process that run engines on the peer at the same time */
@@ -138,7 +138,7 @@ struct vsd_segment {
 #define VSD_SEGMENT_WIRE_BYTES (56u << 20)
 #define VSD_SEGMENT_SIZE (VSD_SEGMENT_WIRES + VSD_SEGMENT_WIRE_BYTES)
 
-/* ---- wires ---------------------------------------------------------------------------------------------------------- */
+/* ---- wires ------------------------------------------------------------------------------------------------------ */
 
 /*
  * A wire is two halves; half s is written by side s. A half is zeroed by its writer before it stores state, and is

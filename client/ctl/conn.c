@@ -38,18 +38,20 @@ static int conn_recv(struct conn *conn, struct frame_header *header)
 	return frame_parse(conn->buf, length, header);
 }
 
-static int conn_unpack(struct conn *conn, const struct frame_header *header, const ProtobufCMessageDescriptor *type,
-		       ProtobufCMessage **msg)
+static int conn_unpack(struct conn *conn, const struct frame_header *header,
+	const ProtobufCMessageDescriptor *type, ProtobufCMessage **msg)
 {
 	if (!type)
 		return 0;
 	return frame_unpack_heap(type, conn->buf + sizeof(*header), header->length, msg);
 }
 
-int conn_call(struct conn *conn, uint16_t op, const ProtobufCMessage *request, const ProtobufCMessageDescriptor *type,
-	      ProtobufCMessage **reply)
+int conn_call(struct conn *conn, uint16_t op, const ProtobufCMessage *request,
+	const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply)
 {
-	struct frame_header header = { .version = conn->version, .opcode = op, .serial = ++conn->serial };
+	struct frame_header header = {
+		.version = conn->version, .opcode = op, .serial = ++conn->serial
+	};
 	int r = frame_pack(conn->buf, VSD_REQUEST_MAX, &header, request);
 
 	if (r < 0)
@@ -62,7 +64,8 @@ int conn_call(struct conn *conn, uint16_t op, const ProtobufCMessage *request, c
 	while (r == 0 && header.flags & FRAME_EVENT);
 	if (r < 0)
 		return r;
-	if (!(header.flags & FRAME_REPLY) || header.serial != conn->serial || header.opcode != op || header.status < 0)
+	if (!(header.flags & FRAME_REPLY) || header.serial != conn->serial ||
+		header.opcode != op || header.status < 0)
 		return -EBADMSG;
 	if (header.status)
 		return -header.status;
@@ -77,7 +80,8 @@ static void conn_patience(struct conn *conn, time_t seconds)
 	setsockopt(conn->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 }
 
-int conn_event(struct conn *conn, uint16_t op, const ProtobufCMessageDescriptor *type, ProtobufCMessage **event)
+int conn_event(struct conn *conn, uint16_t op, const ProtobufCMessageDescriptor *type,
+	ProtobufCMessage **event)
 {
 	struct frame_header header;
 	int r;
@@ -92,16 +96,17 @@ int conn_event(struct conn *conn, uint16_t op, const ProtobufCMessageDescriptor 
 static int conn_hello(struct conn *conn)
 {
 	Vsd__HelloRequest request = VSD__HELLO_REQUEST__INIT;
-	ProtobufCMessage *reply;
+	ProtobufCMessage *reply = NULL;
 
 	request.min_version = VSD_VERSION_MIN;
 	request.max_version = VSD_VERSION_MAX;
 	request.features = VSD_FEATURES;
 
-	int r = conn_call(conn, VSD__OP__OP_HELLO, &request.base, &vsd__hello_reply__descriptor, &reply);
+	int r = conn_call(
+		conn, VSD__OP__OP_HELLO, &request.base, &vsd__hello_reply__descriptor, &reply);
 
-	if (r < 0)
-		return r;
+	if (r < 0 || !reply)
+		return r < 0 ? r : -EBADMSG;
 
 	uint32_t version = ((Vsd__HelloReply *)reply)->version;
 

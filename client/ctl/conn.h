@@ -22,11 +22,12 @@ struct conn *conn_close(struct conn *conn);
  * One request (NULL: empty body) and its answer, of @type; @type NULL: the answer has no body. *@reply is to be freed
  * with conn_reply_free().
  */
-int conn_call(struct conn *conn, uint16_t op, const ProtobufCMessage *request, const ProtobufCMessageDescriptor *type,
-	      ProtobufCMessage **reply);
+int conn_call(struct conn *conn, uint16_t op, const ProtobufCMessage *request,
+	const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply);
 
 /* Waits for an event, for as long as it takes. Events of other kinds than @op are passed over. -ENOTCONN at the end. */
-int conn_event(struct conn *conn, uint16_t op, const ProtobufCMessageDescriptor *type, ProtobufCMessage **event);
+int conn_event(struct conn *conn, uint16_t op, const ProtobufCMessageDescriptor *type,
+	ProtobufCMessage **event);
 
 void conn_reply_free(void *reply);
 

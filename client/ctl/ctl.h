@@ -19,18 +19,20 @@ enum ctl_exit {
 };
 
 struct ctl {
-	const char *socket;	/* --socket, or what the environment or the default says */
-	const char *admin;	/* the same for --admin-socket; beside the socket when only that was named */
-	const char *config;	/* --config */
+	const char *socket; /* --socket, or what the environment or the default says */
+	const char *
+		admin; /* the same for --admin-socket; beside the socket when only that was named */
+	const char *config; /* --config */
 	bool json, no_headings, private;
-	char **args;		/* what follows options, NULL-terminated */
+	char **args; /* what follows options, NULL-terminated */
 	int n_args;
 };
 
 /* A subcommand's main. Returns an exit code. */
 typedef int ctl_main(const struct ctl *ctl);
 
-ctl_main ctl_status, ctl_devices, ctl_clients, ctl_list, ctl_watch, ctl_run, ctl_disconnect, ctl_reload;
+ctl_main ctl_status, ctl_devices, ctl_clients, ctl_list, ctl_watch, ctl_run, ctl_disconnect,
+	ctl_reload;
 
 /* One line on standard error, with the program's name before it. */
 __attribute__((format(printf, 1, 2))) void ctl_say(const char *format, ...);

@@ -9,7 +9,8 @@
 #include "client/ctl/table.h"
 
 /* The numbers of enum ibv_port_state, ibv_mtu and IBV_LINK_LAYER_*, which are fixed. */
-static const char *const port_states[] = { "nop", "down", "init", "armed", "active", "active-defer" };
+static const char *const port_states[] = { "nop", "down", "init", "armed", "active",
+	"active-defer" };
 static const char *const link_layers[] = { "unspecified", "infiniband", "ethernet" };
 
 #define NAME_OF(names, i) ((i) < sizeof(names) / sizeof((names)[0]) ? (names)[i] : "?")
@@ -32,10 +33,16 @@ static const struct {
 	const char *name;
 	enum table_kind kind;
 } fixed[FIXED] = {
-	[DEVICE] = { "DEVICE", TABLE_LONG },	[PORT] = { "PORT", TABLE_NUMBER }, [STATE] = { "STATE", TABLE_TEXT },
-	[LINK] = { "LINK", TABLE_TEXT },	[LID] = { "LID", TABLE_NUMBER },   [MTU] = { "MTU", TABLE_NUMBER },
-	[KIND] = { "KIND", TABLE_TEXT },	[CONTEXTS] = { "CONTEXTS", TABLE_NUMBER },
-	[GUID] = { "GUID", TABLE_TEXT },	[GID] = { "GID", TABLE_LONG },
+	[DEVICE] = { "DEVICE", TABLE_LONG },
+	[PORT] = { "PORT", TABLE_NUMBER },
+	[STATE] = { "STATE", TABLE_TEXT },
+	[LINK] = { "LINK", TABLE_TEXT },
+	[LID] = { "LID", TABLE_NUMBER },
+	[MTU] = { "MTU", TABLE_NUMBER },
+	[KIND] = { "KIND", TABLE_TEXT },
+	[CONTEXTS] = { "CONTEXTS", TABLE_NUMBER },
+	[GUID] = { "GUID", TABLE_TEXT },
+	[GID] = { "GID", TABLE_LONG },
 };
 
 /* JSON alone has the limits. */
@@ -75,7 +82,8 @@ static void port_add(struct table *table, const Vsd__Device *device, const Vsd__
 	table_text(table, GID, gid);
 }
 
-static void device_add(struct table *table, const Vsd__Device *device, const Vsd__Port *port, bool json)
+static void device_add(
+	struct table *table, const Vsd__Device *device, const Vsd__Port *port, bool json)
 {
 	char guid[24];
 
@@ -88,7 +96,8 @@ static void device_add(struct table *table, const Vsd__Device *device, const Vsd
 	if (port)
 		port_add(table, device, port);
 	for (size_t i = 0; json && i < N_LIMITS; i++)
-		table_number(table, FIXED + i, *(const uint32_t *)((const uint8_t *)device + limits[i].offset));
+		table_number(table, FIXED + i,
+			*(const uint32_t *)((const uint8_t *)device + limits[i].offset));
 }
 
 static int devices_print(const struct ctl *ctl, const Vsd__DeviceListReply *reply)
@@ -122,7 +131,8 @@ int ctl_devices(const struct ctl *ctl)
 	if (!conn)
 		return CTL_NO_DAEMON;
 
-	int r = conn_call(conn, VSD__OP__OP_DEVICE_LIST, NULL, &vsd__device_list_reply__descriptor, &reply);
+	int r = conn_call(
+		conn, VSD__OP__OP_DEVICE_LIST, NULL, &vsd__device_list_reply__descriptor, &reply);
 
 	conn_close(conn);
 	if (r < 0)

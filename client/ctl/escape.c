@@ -34,9 +34,9 @@ static size_t utf8_decode(const uint8_t *p, uint32_t *code)
 static const struct {
 	uint32_t first, last;
 } unsafe[] = {
-	{ 0x00, 0x1f },	       /* C0 */
-	{ 0x7f, 0x9f },	       /* DEL and C1 */
-	{ 0xad, 0xad },	       /* soft hyphen */
+	{ 0x00, 0x1f },        /* C0 */
+	{ 0x7f, 0x9f },        /* DEL and C1 */
+	{ 0xad, 0xad },        /* soft hyphen */
 	{ 0x61c, 0x61c },      /* Arabic letter mark */
 	{ 0x200b, 0x200f },    /* zero width, direction marks */
 	{ 0x2028, 0x202e },    /* line and paragraph separators, direction overrides */

@@ -11,21 +11,21 @@
 
 #include "client/ctl/ctl.h"
 
-#define QP	(1u << VSD__OBJECT_TYPE__OBJ_QP)
-#define AH	(1u << VSD__OBJECT_TYPE__OBJ_AH)
-#define SRQ	(1u << VSD__OBJECT_TYPE__OBJ_SRQ)
-#define CQ	(1u << VSD__OBJECT_TYPE__OBJ_CQ)
-#define MW	(1u << VSD__OBJECT_TYPE__OBJ_MW)
-#define MR	(1u << VSD__OBJECT_TYPE__OBJ_MR)
+#define QP      (1u << VSD__OBJECT_TYPE__OBJ_QP)
+#define AH      (1u << VSD__OBJECT_TYPE__OBJ_AH)
+#define SRQ     (1u << VSD__OBJECT_TYPE__OBJ_SRQ)
+#define CQ      (1u << VSD__OBJECT_TYPE__OBJ_CQ)
+#define MW      (1u << VSD__OBJECT_TYPE__OBJ_MW)
+#define MR      (1u << VSD__OBJECT_TYPE__OBJ_MR)
 #define PDOMAIN (1u << VSD__OBJECT_TYPE__OBJ_PARENT_DOMAIN)
-#define TD	(1u << VSD__OBJECT_TYPE__OBJ_TD)
-#define PD	(1u << VSD__OBJECT_TYPE__OBJ_PD)
+#define TD      (1u << VSD__OBJECT_TYPE__OBJ_TD)
+#define PD      (1u << VSD__OBJECT_TYPE__OBJ_PD)
 #define CONTEXT (1u << VSD__OBJECT_TYPE__OBJ_CONTEXT)
-#define WIRE	(1u << VSD__OBJECT_TYPE__OBJ_WIRE)
-#define CLIENT	(1u << VSD__OBJECT_TYPE__OBJ_CLIENT)
-#define MIXED	(1u << ITEMS_ALL)
+#define WIRE    (1u << VSD__OBJECT_TYPE__OBJ_WIRE)
+#define CLIENT  (1u << VSD__OBJECT_TYPE__OBJ_CLIENT)
+#define MIXED   (1u << ITEMS_ALL)
 #define OBJECTS (QP | AH | SRQ | CQ | MW | MR | PDOMAIN | TD | PD | CONTEXT | WIRE)
-#define JSON	0u
+#define JSON    0u
 
 static const char *const type_names[] = {
 	[VSD__OBJECT_TYPE__OBJ_QP] = "qp",
@@ -52,9 +52,9 @@ enum field_kind {
 	FIELD_COUNTER,
 };
 
-#define ALWAYS	     0, 0
-#define AT(member)   offsetof(Vsd__Item, member), 0
-#define HAS(member)  offsetof(Vsd__Item, member), offsetof(Vsd__Item, has_##member)
+#define ALWAYS      0, 0
+#define AT(member)  offsetof(Vsd__Item, member), 0
+#define HAS(member) offsetof(Vsd__Item, member), offsetof(Vsd__Item, has_##member)
 
 /* In the order of the columns. What comes last is cut first where a terminal is narrow. */
 static const struct item_column {
@@ -70,7 +70,8 @@ static const struct item_column {
 	{ "ID", TABLE_NUMBER, FIELD_U32, OBJECTS | MIXED, AT(handle) },
 	{ "NUMBER", TABLE_NUMBER, FIELD_U32, QP | WIRE | MIXED, HAS(number) },
 	{ "KEY", TABLE_HEX, FIELD_U32, MR | MW, HAS(number) },
-	{ "KIND", TABLE_TEXT, FIELD_STRING, QP | SRQ | CQ | MW | WIRE | CONTEXT | MIXED, AT(kind) },
+	{ "KIND", TABLE_TEXT, FIELD_STRING, QP | SRQ | CQ | MW | WIRE | CONTEXT | MIXED,
+		AT(kind) },
 	{ "STATE", TABLE_TEXT, FIELD_STRING, QP | WIRE | MIXED, AT(state) },
 	{ "PD", TABLE_NUMBER, FIELD_U32, QP | AH | SRQ | MR | MW | PDOMAIN | MIXED, HAS(pd) },
 	{ "PARENT", TABLE_NUMBER, FIELD_U32, CQ | PDOMAIN, HAS(parent) },
@@ -83,7 +84,8 @@ static const struct item_column {
 	{ "DEPTH", TABLE_NUMBER, FIELD_U32, QP | CQ | SRQ | WIRE, HAS(depth) },
 	{ "PEER", TABLE_NUMBER, FIELD_U32, QP | WIRE, HAS(peer_number) },
 	{ "PEER_PID", TABLE_NUMBER, FIELD_U32, QP | WIRE, HAS(peer_pid) },
-	{ "USERS", TABLE_NUMBER, FIELD_U32, PD | TD | PDOMAIN | CQ | SRQ | CONTEXT | CLIENT, HAS(users) },
+	{ "USERS", TABLE_NUMBER, FIELD_U32, PD | TD | PDOMAIN | CQ | SRQ | CONTEXT | CLIENT,
+		HAS(users) },
 	{ "PID", TABLE_NUMBER, FIELD_U32, OBJECTS | CLIENT | MIXED, AT(pid) },
 	{ "UID", TABLE_NUMBER, FIELD_U32, OBJECTS | CLIENT | MIXED, AT(uid) },
 	{ "GID", TABLE_NUMBER, FIELD_U32, JSON, HAS(gid) },
@@ -142,7 +144,8 @@ static void counter_add(struct table *table, size_t at, const char *name, const 
 			table_number(table, at, item->counters[i]->value);
 }
 
-static void cell_add(struct table *table, size_t at, const struct item_column *column, const Vsd__Item *item)
+static void cell_add(
+	struct table *table, size_t at, const struct item_column *column, const Vsd__Item *item)
 {
 	const uint8_t *field = (const uint8_t *)item + column->offset;
 
@@ -187,7 +190,8 @@ int items_list(struct conn *conn, struct table *table, unsigned type, bool json,
 	request.all = all;
 	while (more) {
 		ProtobufCMessage *msg;
-		int r = conn_call(conn, VSD__OP__OP_LIST, &request.base, &vsd__list_reply__descriptor, &msg);
+		int r = conn_call(
+			conn, VSD__OP__OP_LIST, &request.base, &vsd__list_reply__descriptor, &msg);
 
 		if (r < 0)
 			return r;

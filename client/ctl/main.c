@@ -62,12 +62,16 @@ static const struct command commands[] = {
 	{ "status", ctl_status, OPT_TABLE, 0, 0, "", "show what the daemon is and has" },
 	{ "devices", ctl_devices, OPT_TABLE, 0, 0, "", "show the devices and their ports" },
 	{ "clients", ctl_clients, OPT_TABLE, 0, 0, "", "show who is connected" },
-	{ "list", ctl_list, OPT_TABLE, 0, 1, "[pd|td|mr|cq|qp|srq|ah|wire|...]", "show objects, of one kind or all" },
-	{ "watch", ctl_watch, OPT_COMMON | OPT_JSON, 0, 0, "", "show objects as they come and go" },
-	{ "run", ctl_run, OPT_COMMON | OPT_PRIVATE | OPT_CONFIG, 1, -1, "[--private] -- PROGRAM [ARGUMENT...]",
-	  "run a program with verbsd's library" },
-	{ "disconnect", ctl_disconnect, OPT_COMMON, 1, 1, "CLIENT", "end a client's session (administration)" },
-	{ "reload", ctl_reload, OPT_COMMON, 0, 0, "", "read the configuration again (administration)" },
+	{ "list", ctl_list, OPT_TABLE, 0, 1, "[pd|td|mr|cq|qp|srq|ah|wire|...]",
+		"show objects, of one kind or all" },
+	{ "watch", ctl_watch, OPT_COMMON | OPT_JSON, 0, 0, "",
+		"show objects as they come and go" },
+	{ "run", ctl_run, OPT_COMMON | OPT_PRIVATE | OPT_CONFIG, 1, -1,
+		"[--private] -- PROGRAM [ARGUMENT...]", "run a program with verbsd's library" },
+	{ "disconnect", ctl_disconnect, OPT_COMMON, 1, 1, "CLIENT",
+		"end a client's session (administration)" },
+	{ "reload", ctl_reload, OPT_COMMON, 0, 0, "",
+		"read the configuration again (administration)" },
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -95,14 +99,16 @@ static void help_main(void)
 
 static void help_command(const struct command *command)
 {
-	printf("Usage: verbsctl %s [OPTION...]%s%s\n%c%s.\n", command->name, *command->synopsis ? " " : "",
-	       command->synopsis, command->help[0] - 'a' + 'A', command->help + 1);
+	printf("Usage: verbsctl %s [OPTION...]%s%s\n%c%s.\n", command->name,
+		*command->synopsis ? " " : "", command->synopsis, command->help[0] - 'a' + 'A',
+		command->help + 1);
 	help_options(command->options);
 }
 
 static int usage(const struct command *command)
 {
-	fprintf(stderr, "Try 'verbsctl %s%s--help'.\n", command ? command->name : "", command ? " " : "");
+	fprintf(stderr, "Try 'verbsctl %s%s--help'.\n", command ? command->name : "",
+		command ? " " : "");
 	return CTL_USAGE;
 }
 
@@ -148,7 +154,8 @@ static int options_read(struct ctl *ctl, const struct command *command, int argc
 	int c;
 
 	optind = 0;
-	while ((c = getopt_long(argc, argv, stop ? "+s:a:jnpc:hV" : "s:a:jnpc:hV", options, NULL)) != -1) {
+	while ((c = getopt_long(
+			argc, argv, stop ? "+s:a:jnpc:hV" : "s:a:jnpc:hV", options, NULL)) != -1) {
 		unsigned option = option_short(c);
 
 		if (c == '?')
@@ -156,7 +163,8 @@ static int options_read(struct ctl *ctl, const struct command *command, int argc
 		if (!option)
 			option = (unsigned)c;
 		if (command && !(option & command->options)) {
-			ctl_say("%s takes no option --%s", command->name, options[__builtin_ctz(option)].name);
+			ctl_say("%s takes no option --%s", command->name,
+				options[__builtin_ctz(option)].name);
 			return usage(command);
 		}
 		if (option == OPT_VERSION) {
@@ -220,8 +228,10 @@ static int command_run(struct ctl *ctl, int argc, char **argv)
 		return r;
 	ctl->args = argv + optind;
 	ctl->n_args = argc - optind;
-	if (ctl->n_args < command->min_args || (command->max_args >= 0 && ctl->n_args > command->max_args)) {
-		ctl_say("%s: too %s arguments", command->name, ctl->n_args < command->min_args ? "few" : "many");
+	if (ctl->n_args < command->min_args ||
+		(command->max_args >= 0 && ctl->n_args > command->max_args)) {
+		ctl_say("%s: too %s arguments", command->name,
+			ctl->n_args < command->min_args ? "few" : "many");
 		return usage(command);
 	}
 	if (sockets_choose(ctl) < 0)

@@ -18,7 +18,7 @@
 #include "client/ctl/escape.h"
 
 #define LIBRARY_ENV "VERBSD_LIBRARY"
-#define PROBE	    "/bin/true"
+#define PROBE       "/bin/true"
 
 /* Where @dir is, seen from the folder that this program is in. */
 static char *installed_beside(const char *dir, const char *name)
@@ -126,7 +126,7 @@ static int probe_run(char *text, size_t size)
 
 static int preload_try(const char *library)
 {
-	char text[4096], reason[sizeof(text)];
+	char text[4096] = "", reason[sizeof(text)];
 	int status = probe_run(text, sizeof(text));
 
 	if (status < 0) {
@@ -141,9 +141,11 @@ static int preload_try(const char *library)
 	if (*text)
 		escape(reason, sizeof(reason), line_about(text, library));
 	else if (WIFSIGNALED(status))
-		snprintf(reason, sizeof(reason), "%s was killed by signal %d", PROBE, WTERMSIG(status));
+		snprintf(reason, sizeof(reason), "%s was killed by signal %d", PROBE,
+			WTERMSIG(status));
 	else
-		snprintf(reason, sizeof(reason), "%s ended with status %d", PROBE, WEXITSTATUS(status));
+		snprintf(reason, sizeof(reason), "%s ended with status %d", PROBE,
+			WEXITSTATUS(status));
 	ctl_say("run: %s cannot be preloaded: %s", library, reason);
 	return CTL_CANNOT_RUN;
 }
@@ -154,7 +156,8 @@ static bool list_has(const char *list, const char *library)
 	size_t length = strlen(library);
 
 	for (const char *at = list; (at = strstr(at, library)); at += length)
-		if ((at == list || strchr(": ", at[-1])) && (!at[length] || strchr(": ", at[length])))
+		if ((at == list || strchr(": ", at[-1])) &&
+			(!at[length] || strchr(": ", at[length])))
 			return true;
 	return false;
 }
@@ -171,8 +174,10 @@ int preload_set(void)
 		return r;
 	}
 	if (strpbrk(library, ": \t\n")) {
-		ctl_say("run: %s: the dynamic linker takes no path with a blank or a colon", library);
-	} else if (asprintf(&list, "%s%s%s", old && *old ? old : "", old && *old ? ":" : "", library) < 0) {
+		ctl_say("run: %s: the dynamic linker takes no path with a blank or a colon",
+			library);
+	} else if (asprintf(&list, "%s%s%s", old && *old ? old : "", old && *old ? ":" : "",
+			   library) < 0) {
 		list = NULL;
 		ctl_say("run: %s", strerror(ENOMEM));
 	} else {

@@ -27,7 +27,8 @@
 #define START_SECONDS 30
 #define STOP_SECONDS  10
 
-struct private {
+struct private
+{
 	char dir[sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/verbsd.sock")];
 	char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	char admin[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -66,8 +67,8 @@ static void private_dir_remove(const struct private *private)
 	rmdir(private->dir);
 }
 
-static void daemon_child(const struct private *private, const char *path, const char *config, int ready,
-			 const sigset_t *old)
+static void daemon_child(const struct private *private, const char *path, const char *config,
+	int ready, const sigset_t *old)
 {
 	pid_t parent = getppid();
 	char number[16];
@@ -87,8 +88,9 @@ static void daemon_child(const struct private *private, const char *path, const 
 	fcntl(ready, F_SETFD, 0);
 	snprintf(number, sizeof(number), "%d", ready);
 
-	const char *argv[] = { path, "--socket", private->socket, "--admin-socket", private->admin, "--ready-fd", number,
-			       "--log-level", "warning", "--config", config ? config : "/dev/null", NULL };
+	const char *argv[] = { path, "--socket", private->socket, "--admin-socket", private->admin,
+		"--ready-fd", number, "--log-level", "warning", "--config",
+		config ? config : "/dev/null", NULL };
 
 	execv(path, (char *const *)(uintptr_t)argv);
 	fprintf(stderr, "verbsctl: run: %s: %s\n", path, strerror(errno));
@@ -133,14 +135,15 @@ static int daemon_start(struct private *private, const char *config, const sigse
 	close(ready[0]);
 	free(path);
 	if (r < 0)
-		ctl_say("run: the private daemon did not start%s", r == -ETIMEDOUT ? " in time" : "");
+		ctl_say("run: the private daemon did not start%s",
+			r == -ETIMEDOUT ? " in time" : "");
 	return r;
 }
 
 static void daemon_reaped(struct private *private)
 {
 	if (private->daemon > 0 && waitpid(private->daemon, NULL, WNOHANG) == private->daemon)
-		private->daemon = 0;
+	private->daemon = 0;
 }
 
 static void daemon_stop(struct private *private)

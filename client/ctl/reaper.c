@@ -17,7 +17,8 @@
 
 void reaper_signals(sigset_t *set)
 {
-	static const int signals[] = { SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT };
+	static const int signals[] = { SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
+		SIGWINCH, SIGCONT };
 
 	sigemptyset(set);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)

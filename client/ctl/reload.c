@@ -24,7 +24,8 @@ int ctl_reload(const struct ctl *ctl)
 	char reason[1024];
 
 	if (!applied)
-		ctl_say("reload: refused, the old configuration stays: %s", escape(reason, sizeof(reason), reply->error));
+		ctl_say("reload: refused, the old configuration stays: %s",
+			escape(reason, sizeof(reason), reply->error));
 	conn_reply_free(msg);
 	return applied ? CTL_OK : CTL_FAILED;
 }

@@ -20,7 +20,7 @@ static char *uptime_format(char *buf, size_t size, uint64_t seconds)
 	unsigned days = (unsigned)(seconds / 86400);
 
 	snprintf(buf, size, "%ud %02u:%02u:%02u", days, (unsigned)(seconds / 3600 % 24),
-		 (unsigned)(seconds / 60 % 60), (unsigned)(seconds % 60));
+		(unsigned)(seconds / 60 % 60), (unsigned)(seconds % 60));
 	return buf;
 }
 

@@ -36,7 +36,7 @@ struct table *table_new(const char *name, bool json, bool headings)
 {
 	struct table *table = calloc(1, sizeof(*table));
 
-	memory_check(table);
+	memory_check(table != NULL);
 	table->json = json;
 	table->scols = scols_new_table();
 	memory_check(table->scols);
@@ -66,8 +66,8 @@ void table_column(struct table *table, const char *name, enum table_kind kind)
 		[TABLE_SIZE] = { SCOLS_FL_RIGHT, SCOLS_JSON_NUMBER },
 		[TABLE_BOOL] = { 0, SCOLS_JSON_BOOLEAN },
 	};
-	struct libscols_column *column =
-		scols_table_new_column(table->scols, name, kind == TABLE_LONG ? 0.1 : 0, kinds[kind].flags);
+	struct libscols_column *column = scols_table_new_column(
+		table->scols, name, kind == TABLE_LONG ? 0.1 : 0, kinds[kind].flags);
 
 	memory_check(column && table->n < TABLE_COLUMNS_MAX);
 	scols_column_set_json_type(column, kinds[kind].json);
@@ -88,7 +88,7 @@ void table_text(struct table *table, size_t column, const char *text)
 	size_t size = strlen(text) * ESCAPE_MAX + 1;
 	char *buf = malloc(size);
 
-	memory_check(buf);
+	memory_check(buf != NULL);
 	memory_check(!scols_line_refer_data(table->line, column, escape(buf, size, text)));
 }
 
@@ -97,7 +97,8 @@ void table_number(struct table *table, size_t column, uint64_t value)
 	char buf[32];
 
 	if (table->kinds[column] == TABLE_BOOL)
-		snprintf(buf, sizeof(buf), "%s", table->json ? (value ? "1" : "0") : (value ? "yes" : "no"));
+		snprintf(buf, sizeof(buf), "%s",
+			table->json ? (value ? "1" : "0") : (value ? "yes" : "no"));
 	else if (table->json || table->kinds[column] == TABLE_NUMBER)
 		snprintf(buf, sizeof(buf), "%" PRIu64, value);
 	else if (table->kinds[column] == TABLE_HEX)

@@ -15,8 +15,8 @@ static void change_text(const Vsd__EvChange *change)
 	const char *type = item_type_name((unsigned)item->type);
 	char command[64 * ESCAPE_MAX], device[64 * ESCAPE_MAX], kind[64], state[64];
 
-	printf("%c %-13s client %" PRIu64 " id %" PRIu32, change->added ? '+' : '-', type ? type : "?", item->session,
-	       item->handle);
+	printf("%c %-13s client %" PRIu64 " id %" PRIu32, change->added ? '+' : '-',
+		type ? type : "?", item->session, item->handle);
 	if (item->has_number)
 		printf(" number %" PRIu32, item->number);
 	if (item->kind && *item->kind)
@@ -26,12 +26,13 @@ static void change_text(const Vsd__EvChange *change)
 	if (item->device && *item->device)
 		printf(" device %s", escape(device, sizeof(device), item->device));
 	printf(" pid %" PRIu32 " uid %" PRIu32 " %s\n", item->pid, item->uid,
-	       escape(command, sizeof(command), item->command));
+		escape(command, sizeof(command), item->command));
 }
 
 static void change_json(const Vsd__EvChange *change)
 {
-	struct table *table = items_table(change->added ? "added" : "removed", ITEMS_ALL, true, false);
+	struct table *table =
+		items_table(change->added ? "added" : "removed", ITEMS_ALL, true, false);
 
 	items_add(table, ITEMS_ALL, true, change->item);
 
@@ -58,7 +59,8 @@ int ctl_watch(const struct ctl *ctl)
 		r = conn_event(conn, VSD__OP__EV_CHANGE, &vsd__ev_change__descriptor, &event);
 		if (r < 0)
 			break;
-		ctl->json ? change_json((Vsd__EvChange *)event) : change_text((Vsd__EvChange *)event);
+		ctl->json ? change_json((Vsd__EvChange *)event)
+			  : change_text((Vsd__EvChange *)event);
 		conn_reply_free(event);
 		/* main() says what is wrong with the output. */
 		if (fflush(stdout) != 0)

@@ -26,8 +26,8 @@ struct answer {
 	uint16_t opcode;
 	uint32_t serial_off;
 	const ProtobufCMessage *body;
-	bool unread;	    /* sent without another request being read */
-	bool hang_up;	    /* instead */
+	bool unread;         /* sent without another request being read */
+	bool hang_up;        /* instead */
 	const char *rubbish; /* instead */
 };
 
@@ -76,7 +76,8 @@ static pid_t daemon_start(uint32_t version, const struct answer *answers, size_t
 		const struct answer *answer = i ? &answers[i - 1] : &greeting;
 
 		if (!answer->unread) {
-			if (sock_recv(fd, buf, sizeof(buf), true, NULL, &length) < 0 || length == 0)
+			if (sock_recv(fd, buf, sizeof(buf), true, NULL, &length) < 0 ||
+				length == 0)
 				_exit(1);
 			if (frame_parse(buf, length, &request) < 0)
 				_exit(2);
@@ -170,7 +171,8 @@ static const struct {
 	{ "refusal", { .status = EBUSY }, -EBUSY },
 	{ "negative status", { .status = -5 }, -EBADMSG },
 	{ "serial of another", { .body = &status_reply.base, .serial_off = 1 }, -EBADMSG },
-	{ "opcode of another", { .body = &status_reply.base, .opcode = VSD__OP__OP_LIST }, -EBADMSG },
+	{ "opcode of another", { .body = &status_reply.base, .opcode = VSD__OP__OP_LIST },
+		-EBADMSG },
 	{ "neither answer nor event", { .body = &status_reply.base, .flags = 64 }, -EBADMSG },
 	{ "body of another type", { .body = &item.base }, -EBADMSG },
 	{ "no body", { 0 }, -EBADMSG },
@@ -206,7 +208,9 @@ START_TEST(answer_is_found_behind_events)
 
 	struct conn *conn = conn_to(answers, 2);
 
-	ck_assert_int_eq(conn_call(conn, VSD__OP__OP_STATUS, NULL, &vsd__status_reply__descriptor, &reply), 0);
+	ck_assert_int_eq(
+		conn_call(conn, VSD__OP__OP_STATUS, NULL, &vsd__status_reply__descriptor, &reply),
+		0);
 	ck_assert_uint_eq(((Vsd__StatusReply *)reply)->pid, 7);
 	conn_reply_free(reply);
 	daemon_end(conn);
@@ -218,7 +222,10 @@ START_TEST(events_of_other_kinds_are_passed_over)
 	const struct answer answers[] = {
 		{ 0 },
 		{ .flags = FRAME_EVENT, .opcode = VSD__OP__EV_ASYNC, .unread = true },
-		{ .body = &change.base, .flags = FRAME_EVENT, .opcode = VSD__OP__EV_CHANGE, .unread = true },
+		{ .body = &change.base,
+			.flags = FRAME_EVENT,
+			.opcode = VSD__OP__EV_CHANGE,
+			.unread = true },
 	};
 	ProtobufCMessage *event;
 
@@ -227,7 +234,8 @@ START_TEST(events_of_other_kinds_are_passed_over)
 	struct conn *conn = conn_to(answers, 3);
 
 	ck_assert_int_eq(conn_call(conn, VSD__OP__OP_WATCH, NULL, NULL, NULL), 0);
-	ck_assert_int_eq(conn_event(conn, VSD__OP__EV_CHANGE, &vsd__ev_change__descriptor, &event), 0);
+	ck_assert_int_eq(
+		conn_event(conn, VSD__OP__EV_CHANGE, &vsd__ev_change__descriptor, &event), 0);
 	ck_assert_int_eq(((Vsd__EvChange *)event)->item->type, VSD__OBJECT_TYPE__OBJ_QP);
 	conn_reply_free(event);
 	daemon_end(conn);
@@ -311,7 +319,8 @@ START_TEST(request_that_is_too_long_is_not_sent)
 
 	struct conn *conn = conn_to(NULL, 0);
 
-	ck_assert_int_eq(conn_call(conn, VSD__OP__OP_CONTEXT_OPEN, &request.base, NULL, NULL), -EMSGSIZE);
+	ck_assert_int_eq(
+		conn_call(conn, VSD__OP__OP_CONTEXT_OPEN, &request.base, NULL, NULL), -EMSGSIZE);
 	free(name);
 	daemon_end(conn);
 }

@@ -19,12 +19,17 @@ static const struct {
 	{ "terminal control", "\x1b]0;title\x07", "\\x1b]0;title\\x07" },
 	{ "newline and tab", "a\nb\tc\r", "a\\x0ab\\x09c\\x0d" },
 	{ "DEL", "\x7f", "\\x7f" },
-	{ "C1 as a byte", "\x9b"
-			  "31m",
-	  "\\x9b31m" },
+	{ "C1 as a byte",
+		"\x9b"
+		"31m",
+		"\\x9b31m" },
 	{ "C1 as UTF-8", "\xc2\x9b", "\\xc2\\x9b" },
-	{ "UTF-8", "gr\xc3\xb6\xc3\x9f\x65 \xe2\x82\xac \xf0\x9f\x98\x80", "gr\xc3\xb6\xc3\x9f\x65 \xe2\x82\xac \xf0\x9f\x98\x80" },
-	{ "direction override", "a\xe2\x80\xae" "b", "a\\xe2\\x80\\xaeb" },
+	{ "UTF-8", "gr\xc3\xb6\xc3\x9f\x65 \xe2\x82\xac \xf0\x9f\x98\x80",
+		"gr\xc3\xb6\xc3\x9f\x65 \xe2\x82\xac \xf0\x9f\x98\x80" },
+	{ "direction override",
+		"a\xe2\x80\xae"
+		"b",
+		"a\\xe2\\x80\\xaeb" },
 	{ "line separator", "\xe2\x80\xa8", "\\xe2\\x80\\xa8" },
 	{ "overlong", "\xc0\x9b", "\\xc0\\x9b" },
 	{ "overlong in three", "\xe0\x80\x9b", "\\xe0\\x80\\x9b" },
@@ -42,8 +47,8 @@ START_TEST(text_is_escaped)
 {
 	char buf[256];
 
-	ck_assert_msg(strcmp(escape(buf, sizeof(buf), texts[_i].in), texts[_i].want) == 0, "%s: %s", texts[_i].name,
-		      buf);
+	ck_assert_msg(strcmp(escape(buf, sizeof(buf), texts[_i].in), texts[_i].want) == 0,
+		"%s: %s", texts[_i].name, buf);
 }
 END_TEST
 
@@ -139,7 +144,8 @@ START_TEST(json_keeps_its_types_and_its_quotes)
 {
 	char *line = hostile_line(true);
 
-	ck_assert_str_eq(line, "{\"things\": [{\"name\": \"\\\"},\\\\x0a{\\\\x1b[2J\\\\\",\"n\": 7,\"length\": 2048,"
+	ck_assert_str_eq(line, "{\"things\": [{\"name\": \"\\\"},\\\\x0a{\\\\x1b[2J\\\\\",\"n\": "
+			       "7,\"length\": 2048,"
 			       "\"key\": 4660,\"soft\": true,\"none\": null}]}");
 	free(line);
 }
@@ -214,7 +220,8 @@ END_TEST
 
 START_TEST(items_have_the_columns_of_their_kind)
 {
-	char *mr = item_line(VSD__OBJECT_TYPE__OBJ_MR, false), *client = item_line(VSD__OBJECT_TYPE__OBJ_CLIENT, false);
+	char *mr = item_line(VSD__OBJECT_TYPE__OBJ_MR, false),
+	     *client = item_line(VSD__OBJECT_TYPE__OBJ_CLIENT, false);
 
 	ck_assert_ptr_nonnull(strstr(mr, "LENGTH"));
 	ck_assert_ptr_nonnull(strstr(mr, "4.0K"));
