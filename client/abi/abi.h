@@ -133,7 +133,7 @@ bool abi_real_devices(void);
 /* --- context.c, query.c -------------------------------------------------------------------------------------------- */
 
 const Vsd__Port *abi_port(const struct soft_context *ctx, uint32_t number);
-/* Entries of the port's GID table; NULL at an index that is empty. */
+/* The port's GID table has empty entries too, as on a fabric; NULL at one of those. */
 uint32_t abi_gid_table_len(const Vsd__Port *port);
 const Vsd__Gid *abi_gid(const Vsd__Port *port, uint32_t index);
 

@@ -16,6 +16,8 @@
 #define CLOCK_KHZ	   1000000    /* completion timestamps count nanoseconds */
 #define PORT_CAP_IP_GIDS   (1 << 26)
 #define PORT_SUBNET_PERIOD 18
+#define VENDOR_NONE	   0xffffff /* as software devices say: no OUI is ours */
+#define GID_TABLE_MIN	   8
 
 /* --- device -------------------------------------------------------------------------------------------------------- */
 
@@ -24,6 +26,7 @@ static void device_identity(const Vsd__Device *info, struct ibv_device_attr *att
 	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s", PACKAGE_VERSION);
 	attr->node_guid = htobe64(info->guid);
 	attr->sys_image_guid = htobe64(info->guid);
+	attr->vendor_id = VENDOR_NONE;
 	attr->phys_port_cnt = (uint8_t)info->n_ports;
 	attr->max_pkeys = info->n_ports ? (uint16_t)info->ports[0]->n_pkeys : 0;
 }
@@ -116,7 +119,7 @@ const Vsd__Port *abi_port(const struct soft_context *ctx, uint32_t number)
 
 uint32_t abi_gid_table_len(const Vsd__Port *port)
 {
-	uint32_t len = 0;
+	uint32_t len = GID_TABLE_MIN;
 
 	for (size_t i = 0; i < port->n_gids; i++)
 		if (port->gids[i]->index >= len)
