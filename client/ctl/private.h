@@ -5,9 +5,6 @@
 #ifndef CLIENT_CTL_PRIVATE_H
 #define CLIENT_CTL_PRIVATE_H
 
-/* Replaces this process by the program. Returns only when that fails, the exit code for it. */
-int program_exec(char **argv);
-
 /* The program's exit code (128 + N when signal N ended it), or our own when there is no daemon for it. */
 int private_run(char **argv, const char *config);
 

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/ctl/private.h"
+#include "client/ctl/program.h"
 
 void reaper_signals(sigset_t *set)
 {

@@ -222,6 +222,10 @@ VERBSD_LIBRARY=$work/none.so status 126 "run: a library that is not there" ctl r
 status 0 "run: sets the socket" ctl --socket "$work/x.sock" run -- sh -c 'echo "$VERBSD_SOCKET $VERBSD_ADMIN_SOCKET"'
 holds "run: and the one beside it" grep -qx "$work/x.sock $work/admin.sock" "$out"
 
+# Debian's ldconfig is a static program.
+status 0 "run: a static program" ctl run -- /sbin/ldconfig --version
+holds "run: says that the library has no effect" grep -q 'statically linked' "$out.err"
+
 # --- run --private
 
 left()
