@@ -5,7 +5,6 @@
  *
  *	limits flag|memcpy|seqpacket
  */
-#define _GNU_SOURCE
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>

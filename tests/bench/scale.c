@@ -6,7 +6,6 @@
  *	scale connect N      two processes, N RC QPs each: create to RTS, resident memory of each, a message on each
  *	scale clients N      N processes in pairs, one RC QP each, a message on each, then idle until stdin ends
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>

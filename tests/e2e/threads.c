@@ -6,7 +6,6 @@
  *
  *	threads [--one] [--events] THREADS MESSAGES
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

@@ -56,7 +56,7 @@ packages_apt()
 # packages_install PACKAGE...: installs what is missing of them.
 packages_install()
 {
-	local missing rc
+	local missing log rc
 	if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 		echo "This is not a Debian system: its packages are taken to be there." >&2
 		return 0
@@ -77,8 +77,12 @@ packages_install()
 		return 1
 	fi
 	[ $rc = 0 ] || return $rc
-	if ! { packages_apt update && packages_apt install --no-install-recommends "${missing[@]}"; } >&2; then
+	log=$(mktemp)
+	if ! { packages_apt update && packages_apt install --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+		tail -n 30 "$log" >&2
+		rm -f "$log"
 		echo "apt-get could not install: ${missing[*]}" >&2
 		return 1
 	fi
+	rm -f "$log"
 }

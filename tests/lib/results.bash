@@ -90,8 +90,8 @@ results_tap()
 				result SKIP "$tier" "$test" "${BASH_REMATCH[1]}"
 			plan=${plan%% *} ;;
 		'Bail out!'*)
-			failed=1
-			result FAIL "$tier" "$test" "$line" ;;
+			result FAIL "$tier" "$test" "$line"
+			return ;;
 		esac
 	done <"$log"
 	if [ "$status" = 124 ]; then
