@@ -1,76 +1,293 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Life and states of queue pairs.
+ * Life of a queue pair: its memory, its place in the runtime, the wire that it gets and loses. After soft_qp_stop() no
+ * thread touches it and no initiator touches memory through it.
  */
 #include "client/soft/qp.h"
 
 #include <errno.h>
+#include <string.h>
+#include <stdlib.h>
+
+#include "client/soft/qp_private.h"
+
+static uint32_t round_up(uint32_t n)
+{
+	uint32_t size = 1;
+
+	while (size < n)
+		size <<= 1;
+	return size;
+}
+
+struct layout {
+	uint32_t sq, rq, recv_sge;
+	size_t send_sge, inline_data, rq_sge;
+	size_t size;
+};
+
+static size_t inline_stride(const struct ibv_qp_cap *cap)
+{
+	return (cap->max_inline_data + 15) & ~(size_t)15;
+}
+
+static struct layout qp_layout(const struct soft_qp *qp)
+{
+	const struct ibv_qp_cap *cap = &qp->init.cap;
+	struct layout l = { .sq = round_up(cap->max_send_wr) };
+
+	l.rq = qp->srq ? 0 : round_up(cap->max_recv_wr);
+	l.recv_sge = qp->srq ? qp->srq->max_sge : cap->max_recv_sge;
+	l.send_sge = l.sq * sizeof(struct swqe) + l.rq * sizeof(struct soft_rwqe);
+	l.rq_sge = l.send_sge + (size_t)l.sq * cap->max_send_sge * sizeof(struct ibv_sge);
+	/* one more receive's worth of SGEs: of the receive that the message in progress took */
+	l.inline_data = l.rq_sge + ((size_t)l.rq + 1) * l.recv_sge * sizeof(struct ibv_sge);
+	l.size = l.inline_data + l.sq * inline_stride(cap);
+	return l;
+}
+
+/* Pages of the rings are touched when a WR uses them, not here. */
+static void lay_out(struct soft_qp *qp, const struct layout *l)
+{
+	struct qp_private *priv = qp->priv;
+	struct requester *req = &priv->req;
+	struct receive_queue *rq = &priv->resp.rq;
+	const struct ibv_qp_cap *cap = &qp->init.cap;
+	uint8_t *block = priv->block;
+
+	req->ring = priv->block;
+	req->mask = l->sq - 1;
+	req->max = cap->max_send_wr;
+	req->max_sge = cap->max_send_sge;
+	req->max_inline = cap->max_inline_data;
+	req->sges = (struct ibv_sge *)(void *)(block + l->send_sge);
+	req->inlines = block + l->inline_data;
+	req->inline_stride = inline_stride(cap);
+	rq->ring = (struct soft_rwqe *)(void *)(req->ring + l->sq);
+	rq->sges = (struct ibv_sge *)(void *)(block + l->rq_sge);
+	rq->mask = l->rq - 1;
+	rq->max = qp->srq ? 0 : cap->max_recv_wr;
+	rq->max_sge = cap->max_recv_sge;
+	priv->resp.recv_sge = rq->sges + (size_t)l->rq * l->recv_sge;
+}
+
+static void timer_fired(struct soft_timer *timer)
+{
+	rt_run_later(soft_container(timer, struct qp_private, timer)->qp);
+}
 
 int soft_qp_init(struct soft_qp *qp)
 {
-	(void)qp;
-	return -ENOSYS;
+	struct ibv_qp_cap *cap = &qp->init.cap;
+
+	if (cap->max_send_wr && !cap->max_send_sge)
+		cap->max_send_sge = 1;
+	if (qp->srq)
+		cap->max_recv_wr = cap->max_recv_sge = 0;
+	else if (cap->max_recv_wr && !cap->max_recv_sge)
+		cap->max_recv_sge = 1;
+
+	struct layout l = qp_layout(qp);
+	struct qp_private *priv = calloc(1, sizeof(*priv));
+
+	if (!priv)
+		return -ENOMEM;
+	priv->block = buf_alloc(qp->pd, l.size, BUF_QP);
+	if (!priv->block) {
+		free(priv);
+		return -ENOMEM;
+	}
+	priv->qp = qp;
+	priv->event = -1;
+	priv->timer.fire = timer_fired;
+	qp->priv = priv;
+	lay_out(qp, &l);
+	/* Not off under a TD: the progress thread serves every QP, and has no way yet to keep its owner out. */
+	soft_lock_init(&qp->sq_lock, false);
+	soft_lock_init(&qp->rq_lock, false);
+	atomic_init(&qp->state, IBV_QPS_RESET);
+	atomic_init(&qp->wire, NULL);
+	qp->attr.qp_state = qp->attr.cur_qp_state = IBV_QPS_RESET;
+	return 0;
 }
 
 int soft_qp_start(struct soft_qp *qp)
 {
-	(void)qp;
-	return -ENOSYS;
-}
-
-int soft_qp_apply(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask)
-{
-	(void)qp;
-	(void)attr;
-	(void)mask;
-	return -ENOSYS;
-}
-
-void soft_qp_kickoff(struct soft_qp *qp)
-{
-	(void)qp;
-}
-
-void soft_qp_query(struct soft_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
-{
-	(void)qp;
-	(void)attr;
-	(void)init;
-}
-
-int soft_qp_stop(struct soft_qp *qp)
-{
-	(void)qp;
-	return 0;
+	return rt_qp_insert(qp, qp->v.qp.qp_num);
 }
 
 void soft_qp_deinit(struct soft_qp *qp)
 {
-	(void)qp;
+	if (!qp->priv)
+		return;
+	soft_lock_deinit(&qp->rq_lock);
+	soft_lock_deinit(&qp->sq_lock);
+	buf_free(qp->pd, qp->priv->block, BUF_QP);
+	free(qp->priv);
+	qp->priv = NULL;
 }
 
-bool qp_service(struct soft_qp *qp, struct wire *wire)
+/* Nobody may find the QP any more; then whoever found it before has to leave. */
+static void leave_runtime(struct soft_qp *qp)
 {
-	(void)qp;
-	(void)wire;
-	return false;
+	struct qp_private *priv = qp->priv;
+
+	rt_qp_remove(qp->v.qp.qp_num);
+	datagram_forget(qp);
+	if (qp->srq)
+		srq_forget(qp->srq, qp);
+	pair_forget_waiter(qp);
+	rt_timer_cancel(&priv->timer);
+	rt_forget_qp(qp);
 }
 
-void qp_run(struct soft_qp *qp)
+int soft_qp_stop(struct soft_qp *qp)
 {
-	(void)qp;
+	struct qp_private *priv = qp->priv;
+	int err;
+
+	soft_lock(&qp->sq_lock);
+	soft_lock(&qp->rq_lock);
+	int state = qp_state(qp);
+	struct wire *wire = atomic_load(&qp->wire);
+
+	atomic_store(&qp->state, IBV_QPS_RESET);
+	qp_gate_close(qp->v.qp.qp_num);
+	soft_unlock(&qp->rq_lock);
+	soft_unlock(&qp->sq_lock);
+	err = qp_wait_initiators(qp);
+
+	soft_lock(&qp->sq_lock);
+	soft_lock(&qp->rq_lock);
+	if (err < 0) {
+		atomic_store(&qp->state, state);
+		if (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+			state == IBV_QPS_SQE)
+			qp_gate_open(qp->v.qp.qp_num, qp->priv->access,
+				qp->pd->base->pd.handle, qp->attr.dest_qp_num);
+	} else {
+		priv->stopped = true;
+		wire = atomic_load(&qp->wire);
+		if (wire)
+			wire_close(wire);
+		atomic_store(&qp->wire, NULL);
+	}
+	soft_unlock(&qp->rq_lock);
+	soft_unlock(&qp->sq_lock);
+	if (err < 0)
+		return err;
+	leave_runtime(qp);
+	if (wire)
+		wire_release(wire);
+	if (qp->send_cq)
+		soft_cq_purge(qp->send_cq, qp);
+	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
+		soft_cq_purge(qp->recv_cq, qp);
+	return 0;
 }
 
+void soft_qp_query(struct soft_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
+{
+	soft_lock(&qp->sq_lock);
+	soft_lock(&qp->rq_lock);
+	*attr = qp->attr;
+	attr->qp_state = attr->cur_qp_state = qp_state(qp);
+	attr->cap = qp->init.cap;
+	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->priv->req.una != qp->priv->req.tx;
+	soft_unlock(&qp->rq_lock);
+	soft_unlock(&qp->sq_lock);
+	if (!init)
+		return;
+	*init = (struct ibv_qp_init_attr){
+		.qp_context = qp->v.qp.qp_context,
+		.send_cq = qp->v.qp.send_cq,
+		.recv_cq = qp->v.qp.recv_cq,
+		.srq = qp->v.qp.srq,
+		.cap = qp->init.cap,
+		.qp_type = qp->init.qp_type,
+		.sq_sig_all = qp->init.sq_sig_all,
+	};
+}
+
+void soft_qp_kickoff(struct soft_qp *qp)
+{
+	qp_run(qp);
+}
+
+static bool wants_wire(const struct soft_qp *qp, int state, const struct wire *wire)
+{
+	switch (state) {
+	case IBV_QPS_INIT: /* the daemon was told of RTR, this side applies it in a moment */
+		return true;
+	case IBV_QPS_RTR:
+	case IBV_QPS_RTS:
+	case IBV_QPS_SQD:
+	case IBV_QPS_SQE:
+		return wire->peer_qpn == qp->attr.dest_qp_num;
+	default:
+		return false;
+	}
+}
+
+/*
+ * A wire that is there already is an old one: the peer was reset and came back, or this QP was. Message numbers start
+ * again, and what the old wire did not acknowledge is sent again.
+ */
 bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 {
-	(void)qp;
-	(void)wire;
-	return false;
+	struct requester *req = &qp->priv->req;
+	struct wire *old;
+	bool wanted;
+
+	soft_lock(&qp->sq_lock);
+	soft_lock(&qp->rq_lock);
+	old = atomic_load(&qp->wire);
+	wanted = !qp->priv->stopped && wants_wire(qp, qp_state(qp), wire);
+	if (wanted) {
+		if (old)
+			wire_close(old);
+		requester_back(qp, req->una, 0);
+		req->acked = 0;
+		req->recvs_seen = 0;
+		req->restart = req->resp_dirty = req->notify = false;
+		req->rnr_at = 0;
+		responder_reset(qp);
+		wire->qp = qp;
+		atomic_store(&qp->wire, wire);
+	}
+	soft_unlock(&qp->rq_lock);
+	soft_unlock(&qp->sq_lock);
+	if (!wanted)
+		return false;
+	if (old)
+		wire_release(old);
+	wire_notify(wire); /* the peer may have waited for this half to open */
+	rt_run_later(qp);
+	return true;
 }
 
+/*
+ * What the peer sent before it went is still served. Of a dead process nothing more comes, so the lanes are emptied
+ * here and now: there is at most a lane and a pool full of it.
+ */
 void qp_wire_gone(struct soft_qp *qp, struct wire *wire, bool dead)
 {
-	(void)qp;
-	(void)wire;
-	(void)dead;
+	soft_lock(&qp->sq_lock);
+	soft_lock(&qp->rq_lock);
+	if (atomic_load(&qp->wire) == wire && !qp->priv->stopped) {
+		wire_look(wire);
+		wire->peer_closed = true;
+		for (uint32_t i = 0; qp_turn(qp) && dead && i < wire->req_in.n + wire->resp_in.n;)
+			i++;
+		if (dead) {
+			struct requester *req = &qp->priv->req;
+
+			if (qp_state(qp) != IBV_QPS_ERR && req->una != req->head)
+				requester_fail(qp, swqe_at(req, req->una), IBV_WC_RETRY_EXC_ERR);
+			qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
+			qp_settle(qp, true);
+		}
+	}
+	soft_unlock(&qp->rq_lock);
+	soft_unlock(&qp->sq_lock);
 }

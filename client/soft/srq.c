@@ -1,44 +1,214 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Shared receive queues.
+ * Shared receive queues. Receives are matched by the responders of this process's QPs under the SRQ's lock, oldest
+ * first. The limit event is raised once per arming, when fewer receives than the limit are left.
  */
 #include "client/soft/srq.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/soft/qp_private.h"
+
+static uint32_t round_up(uint32_t n)
+{
+	uint32_t size = 1;
+
+	while (size < n)
+		size <<= 1;
+	return size;
+}
 
 int soft_srq_init(struct soft_srq *srq, uint32_t max_wr, uint32_t max_sge, bool single_threaded)
 {
-	(void)srq;
-	(void)max_wr;
-	(void)max_sge;
+	uint32_t size = round_up(max_wr ? max_wr : 1);
+	uint32_t n_sge = max_sge ? max_sge : 1;
+
+	srq->ring = buf_alloc(srq->pd, size * (sizeof(*srq->ring) + n_sge * sizeof(*srq->sges)),
+		BUF_SRQ);
+	if (!srq->ring)
+		return -ENOMEM;
+	srq->sges = (struct ibv_sge *)(void *)(srq->ring + size);
+	srq->size = size;
+	srq->max_wr = max_wr;
+	srq->max_sge = n_sge;
+	srq->head = srq->tail = 0;
+	srq->limit = 0;
+	srq->limit_armed = false;
+	srq->starving = NULL;
+	/* Not off: the progress thread takes receives too, and has no way yet to keep a TD's thread out. */
 	(void)single_threaded;
-	return -ENOSYS;
+	soft_lock_init(&srq->lock, false);
+	return 0;
 }
 
 void soft_srq_deinit(struct soft_srq *srq)
 {
-	(void)srq;
+	buf_free(srq->pd, srq->ring, BUF_SRQ);
+	srq->ring = NULL;
+	soft_lock_deinit(&srq->lock);
+}
+
+static void limit_check(struct soft_srq *srq)
+{
+	if (!srq->limit_armed || srq->head - srq->tail >= srq->limit)
+		return;
+	srq->limit_armed = false;
+	soft_async_raise(&srq->ctx->async, IBV_EVENT_SRQ_LIMIT_REACHED, &srq->srq, 0);
+}
+
+/* Moves the receives that are posted to a ring of another size. */
+static int srq_resize(struct soft_srq *srq, uint32_t max_wr)
+{
+	uint32_t size = round_up(max_wr), used = srq->head - srq->tail;
+	size_t n_sge = srq->max_sge;
+	struct soft_rwqe *ring;
+
+	if (!max_wr || used > max_wr)
+		return -EINVAL;
+	ring = buf_alloc(srq->pd, size * (sizeof(*ring) + n_sge * sizeof(*srq->sges)), BUF_SRQ);
+	if (!ring)
+		return -ENOMEM;
+	struct ibv_sge *sges = (struct ibv_sge *)(void *)(ring + size);
+
+	for (uint32_t i = 0; i < used; i++) {
+		ring[i] = srq->ring[(srq->tail + i) & (srq->size - 1)];
+		memcpy(sges + i * n_sge, ring[i].sge, ring[i].n_sge * sizeof(*sges));
+		ring[i].sge = sges + i * n_sge;
+	}
+	buf_free(srq->pd, srq->ring, BUF_SRQ);
+	srq->ring = ring;
+	srq->sges = sges;
+	srq->size = size;
+	srq->max_wr = max_wr;
+	srq->tail = 0;
+	srq->head = used;
+	return 0;
 }
 
 int soft_srq_modify(struct soft_srq *srq, const struct ibv_srq_attr *attr, int mask)
 {
-	(void)srq;
-	(void)attr;
-	(void)mask;
-	return -ENOSYS;
+	int err = 0;
+
+	soft_lock(&srq->lock);
+	uint32_t max_wr = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->max_wr;
+
+	if ((mask & IBV_SRQ_LIMIT) && attr->srq_limit > max_wr)
+		err = -EINVAL;
+	if (!err && (mask & IBV_SRQ_MAX_WR))
+		err = srq_resize(srq, max_wr);
+	if (!err && (mask & IBV_SRQ_LIMIT)) {
+		srq->limit = attr->srq_limit;
+		srq->limit_armed = attr->srq_limit != 0;
+		limit_check(srq);
+	}
+	soft_unlock(&srq->lock);
+	return err;
 }
 
-int soft_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+/* All QPs that answered RNR look again: whoever comes first gets the receive. */
+static void srq_feed(struct soft_srq *srq)
 {
-	(void)srq;
-	*bad = wr;
-	return ENOSYS;
+	while (srq->starving) {
+		struct soft_qp *qp = srq->starving;
+
+		srq->starving = qp->priv->resp.starving_next;
+		qp->priv->resp.starving = false;
+		rt_run_later(qp);
+	}
+}
+
+static int srq_post_one(struct soft_srq *srq, const struct ibv_recv_wr *wr)
+{
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > srq->max_sge)
+		return EINVAL;
+	if (srq->head - srq->tail >= srq->max_wr)
+		return ENOMEM;
+	uint32_t i = srq->head & (srq->size - 1);
+	struct soft_rwqe *wqe = &srq->ring[i];
+
+	wqe->wr_id = wr->wr_id;
+	wqe->n_sge = wr->num_sge;
+	wqe->sge = srq->sges + (size_t)i * srq->max_sge;
+	if (wqe->n_sge)
+		memcpy(wqe->sge, wr->sg_list, wqe->n_sge * sizeof(*wqe->sge));
+	srq->head++;
+	return 0;
+}
+
+int soft_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct soft_srq *srq = soft_srq_of(ibsrq);
+	unsigned n = 0;
+	int err = 0;
+
+	if (rt_is_child()) {
+		*bad = wr;
+		return EIO;
+	}
+	soft_lock(&srq->lock);
+	for (; wr; wr = wr->next, n++) {
+		err = srq_post_one(srq, wr);
+		if (err) {
+			*bad = wr;
+			break;
+		}
+	}
+	if (n && srq->starving)
+		srq_feed(srq);
+	soft_unlock(&srq->lock);
+	rt_count(VSD_COUNT_RECVS, n);
+	return err;
 }
 
 bool soft_srq_take(struct soft_srq *srq, struct soft_rwqe *wqe, struct ibv_sge *sge)
 {
-	(void)srq;
-	(void)wqe;
-	(void)sge;
-	return false;
+	bool found;
+
+	soft_lock(&srq->lock);
+	found = srq->head != srq->tail;
+	if (found) {
+		const struct soft_rwqe *from = &srq->ring[srq->tail & (srq->size - 1)];
+
+		*wqe = *from;
+		wqe->sge = sge;
+		memcpy(sge, from->sge, from->n_sge * sizeof(*sge));
+		srq->tail++;
+		limit_check(srq);
+	}
+	soft_unlock(&srq->lock);
+	return found;
+}
+
+bool srq_starve(struct soft_srq *srq, struct soft_qp *qp)
+{
+	struct responder *resp = &qp->priv->resp;
+	bool empty;
+
+	soft_lock(&srq->lock);
+	empty = srq->head == srq->tail;
+	if (empty && !resp->starving) {
+		resp->starving = true;
+		resp->starving_next = srq->starving;
+		srq->starving = qp;
+	}
+	soft_unlock(&srq->lock);
+	return empty;
+}
+
+void srq_forget(struct soft_srq *srq, struct soft_qp *qp)
+{
+	struct responder *resp = &qp->priv->resp;
+
+	soft_lock(&srq->lock);
+	if (resp->starving) {
+		struct soft_qp **at = &srq->starving;
+
+		while (*at != qp)
+			at = &(*at)->priv->resp.starving_next;
+		*at = resp->starving_next;
+		resp->starving = false;
+	}
+	soft_unlock(&srq->lock);
 }

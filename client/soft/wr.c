@@ -1,29 +1,275 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Posting work requests.
+ * Posting. A WR is copied whole into its queue, SGEs and inline bytes included, so the program's list is free when the
+ * call returns. The thread that posts also runs the requester, and tells the peer once per call.
  */
-#include "client/soft/qp.h"
-
 #include <errno.h>
+#include <string.h>
 
-int soft_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+#include "client/soft/post.h"
+
+#define BIT(opcode) (1u << (opcode))
+#define MESSAGES    (BIT(IBV_WR_SEND) | BIT(IBV_WR_SEND_WITH_IMM))
+#define WRITES	    (BIT(IBV_WR_RDMA_WRITE) | BIT(IBV_WR_RDMA_WRITE_WITH_IMM))
+#define LOCALS	    (BIT(IBV_WR_LOCAL_INV) | BIT(IBV_WR_BIND_MW))
+#define ATOMICS	    (BIT(IBV_WR_ATOMIC_CMP_AND_SWP) | BIT(IBV_WR_ATOMIC_FETCH_AND_ADD))
+
+static uint32_t legal_opcodes(enum ibv_qp_type type)
 {
-	(void)qp;
-	*bad = wr;
-	return ENOSYS;
+	switch ((int)type) {
+	case IBV_QPT_RC:
+		return MESSAGES | WRITES | LOCALS | ATOMICS | BIT(IBV_WR_RDMA_READ) |
+		       BIT(IBV_WR_SEND_WITH_INV);
+	case IBV_QPT_UC:
+		return MESSAGES | WRITES | LOCALS | BIT(IBV_WR_SEND_WITH_INV);
+	case IBV_QPT_UD:
+		return MESSAGES;
+	default:
+		return 0;
+	}
 }
 
-int soft_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+int post_state(const struct soft_qp *qp)
 {
-	(void)qp;
-	*bad = wr;
-	return ENOSYS;
+	int state = atomic_load_explicit(&qp->state, memory_order_acquire);
+
+	return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE ||
+	       state == IBV_QPS_ERR ? 0 : EINVAL;
 }
 
-int soft_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+int post_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opcode, struct swqe **slot)
 {
-	(void)qp;
-	(void)mw;
-	(void)bind;
-	return ENOSYS;
+	struct requester *req = &qp->priv->req;
+
+	if ((unsigned)opcode > 31 || !(legal_opcodes(qp->init.qp_type) & BIT(opcode)))
+		return EINVAL;
+	if (pos - atomic_load_explicit(&req->freed, memory_order_acquire) >= req->max)
+		return ENOMEM;
+
+	struct swqe *w = swqe_at(req, pos);
+	uint32_t i = pos & req->mask;
+
+	w->opcode = opcode;
+	w->state = SWQE_QUEUED;
+	w->flags = 0;
+	w->lane_only = false;
+	w->off = 0;
+	w->length = w->n_sge = 0;
+	w->sge = req->sges + (size_t)i * req->max_sge;
+	w->data = req->inlines + i * req->inline_stride;
+	*slot = w;
+	return 0;
+}
+
+int post_sges(struct soft_qp *qp, struct swqe *w, const struct ibv_sge *sge, size_t n)
+{
+	uint64_t length = 0;
+
+	if (n > qp->priv->req.max_sge)
+		return EINVAL;
+	for (size_t i = 0; i < n; i++)
+		length += sge[i].length;
+	if (length > QP_MESSAGE_MAX)
+		return EINVAL;
+	w->n_sge = n;
+	w->length = length;
+	if (n)
+		memcpy(w->sge, sge, n * sizeof(*sge));
+	return 0;
+}
+
+int post_inline(struct soft_qp *qp, struct swqe *w, const void *data, size_t n)
+{
+	if (n > qp->priv->req.max_inline - w->length)
+		return EINVAL;
+	if (n)
+		memcpy(w->data + w->length, data, n);
+	w->length += n;
+	w->flags |= IBV_SEND_INLINE;
+	return 0;
+}
+
+int post_address(struct swqe *w, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
+{
+	if (!ah)
+		return EINVAL;
+	w->ud.ah = soft_ah_of(ah)->attr;
+	w->ud.qpn = qpn;
+	w->ud.qkey = qkey;
+	return 0;
+}
+
+int post_check(const struct soft_qp *qp, struct swqe *w)
+{
+	if (w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		if (w->length < 8)
+			return EINVAL;
+		w->length = 8;
+	}
+	if (swqe_has_response(w) && (w->flags & IBV_SEND_INLINE))
+		return EINVAL;
+	if (w->opcode == IBV_WR_BIND_MW && (!w->bind.mw || w->bind.mw->context != qp->v.qp.context))
+		return EINVAL;
+	return 0;
+}
+
+static int take_payload(struct soft_qp *qp, struct swqe *w, const struct ibv_send_wr *wr)
+{
+	int err = 0;
+
+	if (wr->opcode == IBV_WR_LOCAL_INV || wr->opcode == IBV_WR_BIND_MW)
+		return 0;
+	if (wr->num_sge < 0)
+		return EINVAL;
+	if (!(wr->send_flags & IBV_SEND_INLINE) || wr->opcode == IBV_WR_RDMA_READ ||
+		(BIT(wr->opcode) & ATOMICS))
+		return post_sges(qp, w, wr->sg_list, wr->num_sge);
+	w->flags |= IBV_SEND_INLINE;
+	for (int i = 0; i < wr->num_sge && !err; i++)
+		err = post_inline(qp, w, (const void *)(uintptr_t)wr->sg_list[i].addr,
+			wr->sg_list[i].length);
+	return err;
+}
+
+static int take_target(struct soft_qp *qp, struct swqe *w, const struct ibv_send_wr *wr)
+{
+	w->imm = wr->imm_data; /* or invalidate_rkey */
+	if (qp->init.qp_type == IBV_QPT_UD)
+		return post_address(w, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+	if (BIT(wr->opcode) & ATOMICS) {
+		w->raddr = wr->wr.atomic.remote_addr;
+		w->rkey = wr->wr.atomic.rkey;
+		w->compare_add = wr->wr.atomic.compare_add;
+		w->swap = wr->wr.atomic.swap;
+	} else if (wr->opcode == IBV_WR_BIND_MW) {
+		w->rkey = wr->bind_mw.rkey;
+		w->bind.mw = wr->bind_mw.mw;
+		w->bind.info = wr->bind_mw.bind_info;
+	} else {
+		w->raddr = wr->wr.rdma.remote_addr;
+		w->rkey = wr->wr.rdma.rkey;
+	}
+	return 0;
+}
+
+static int enqueue(struct soft_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct requester *req = &qp->priv->req;
+	struct swqe *w = NULL;
+	int err = post_slot(qp, req->head, wr->opcode, &w);
+
+	if (err)
+		return err;
+	w->wr_id = wr->wr_id;
+	err = take_payload(qp, w, wr);
+	if (!err)
+		err = take_target(qp, w, wr);
+	w->flags |= wr->send_flags & (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
+	if (!err)
+		err = post_check(qp, w);
+	if (!err)
+		req->head++;
+	return err;
+}
+
+int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct soft_qp *qp = soft_qp_of(ibqp);
+	unsigned n = 0;
+	int err;
+
+	if (rt_is_child()) {
+		*bad = wr;
+		return EIO;
+	}
+	soft_lock(&qp->sq_lock);
+	err = post_state(qp);
+	for (; wr && !err; wr = wr->next) {
+		err = enqueue(qp, wr);
+		if (err)
+			break;
+		n++;
+	}
+	if (err)
+		*bad = wr;
+	if (n)
+		qp_posted(qp);
+	soft_unlock(&qp->sq_lock);
+	rt_count(VSD_COUNT_POSTS, n);
+	return err;
+}
+
+static int enqueue_recv(struct soft_qp *qp, const struct ibv_recv_wr *wr)
+{
+	struct receive_queue *rq = &qp->priv->resp.rq;
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->max_sge)
+		return EINVAL;
+	if (rq->head - rq->tail >= rq->max)
+		return ENOMEM;
+
+	uint32_t i = rq->head & rq->mask;
+	struct soft_rwqe *wqe = &rq->ring[i];
+
+	wqe->wr_id = wr->wr_id;
+	wqe->n_sge = wr->num_sge;
+	wqe->sge = rq->sges + (size_t)i * rq->max_sge;
+	if (wqe->n_sge)
+		memcpy(wqe->sge, wr->sg_list, wqe->n_sge * sizeof(*wqe->sge));
+	rq->head++;
+	return 0;
+}
+
+int soft_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct soft_qp *qp = soft_qp_of(ibqp);
+	unsigned n = 0;
+	int err = 0;
+
+	if (rt_is_child()) {
+		*bad = wr;
+		return EIO;
+	}
+	soft_lock(&qp->rq_lock);
+	if (qp->srq || qp_state(qp) == IBV_QPS_RESET)
+		err = EINVAL;
+	for (; wr && !err; wr = wr->next) {
+		err = enqueue_recv(qp, wr);
+		if (err)
+			break;
+		n++;
+	}
+	if (err)
+		*bad = wr;
+	if (n && qp_state(qp) == IBV_QPS_ERR && !qp->priv->flushing)
+		rq_flush(qp);
+	else if (n)
+		responder_hint(qp);
+	soft_unlock(&qp->rq_lock);
+	rt_count(VSD_COUNT_RECVS, n);
+	return err;
+}
+
+/* Windows of type 1: a bind is a WR with a new key, which the window has from the post on. */
+int soft_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = bind->wr_id,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = bind->send_flags,
+		.bind_mw = {
+			.mw = mw,
+			.rkey = ibv_inc_rkey(mw->rkey),
+			.bind_info = bind->bind_info,
+		},
+	};
+	struct ibv_send_wr *bad;
+	int err;
+
+	if (mw->type != IBV_MW_TYPE_1)
+		return EINVAL;
+	err = soft_post_send(ibqp, &wr, &bad);
+	if (!err)
+		mw->rkey = wr.bind_mw.rkey;
+	return err;
 }

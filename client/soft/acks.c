@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The receiving half of the requester: acknowledgements, responses, RNR and NAK, and what time alone decides. WRs are
+ * completed in order, one completion per signalled WR, and a place in the SQ is free again when the program has
+ * read the completion of a signalled WR at or behind it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "client/soft/copy.h"
+#include "client/soft/qp_private.h"
+
+static const uint8_t wc_opcodes[] = {
+	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
+	[IBV_WR_SEND] = IBV_WC_SEND,
+	[IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
+	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
+	[IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
+	[IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
+	[IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
+};
+
+/* The delay that a responder's min_rnr_timer asks for, in units of 10 µs (the table of the verbs man page). */
+static const uint32_t rnr_delays[32] = {
+	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
+	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+};
+
+void requester_cqe(struct soft_qp *qp, const struct swqe *w, enum ibv_wc_status status)
+{
+	struct soft_cqe cqe = {
+		.wc = {
+			.wr_id = w->wr_id,
+			.status = status,
+			.opcode = wc_opcodes[w->opcode],
+			.byte_len = w->length,
+			.qp_num = qp->v.qp.qp_num,
+			.vendor_err = status,
+		},
+		.qp = qp,
+		.solicited = status != IBV_WC_SUCCESS,
+		.freed = &qp->priv->req.freed,
+		.freed_to = qp->priv->req.una + 1,
+	};
+
+	if (qp->send_cq)
+		soft_cq_push(qp->send_cq, &cqe);
+	else
+		soft_cqe_taken(&cqe);
+}
+
+void requester_complete(struct soft_qp *qp)
+{
+	struct requester *req = &qp->priv->req;
+
+	while (req->una != req->head) {
+		const struct swqe *w = swqe_at(req, req->una);
+
+		if (w->state == SWQE_FAILED)
+			qp_fail(qp, QP_FAIL_SEND, -1);
+		if (w->state != SWQE_DONE)
+			return;
+		if (qp->init.sq_sig_all || (w->flags & IBV_SEND_SIGNALED))
+			requester_cqe(qp, w, IBV_WC_SUCCESS);
+		req->una++;
+	}
+}
+
+void requester_fail(struct soft_qp *qp, struct swqe *w, enum ibv_wc_status status)
+{
+	struct requester *req = &qp->priv->req;
+
+	if (w->state == SWQE_PARTIAL)
+		req->msn++; /* of an unreliable message that breaks off */
+	w->state = SWQE_FAILED;
+	w->status = status;
+	requester_complete(qp);
+}
+
+/* All messages before @acked reached their owner; READs and atomics complete by their responses. */
+static void mark_acked(struct requester *req, uint64_t acked)
+{
+	req->acked = acked;
+	for (; req->ackpos < req->tx; req->ackpos++) {
+		struct swqe *w = swqe_at(req, req->ackpos);
+
+		if (w->state != SWQE_SENT)
+			continue;
+		if (w->msn >= acked)
+			return;
+		if (!swqe_has_response(w))
+			w->state = SWQE_DONE;
+	}
+}
+
+static int take_acks(struct soft_qp *qp, struct wire *wire)
+{
+	struct requester *req = &qp->priv->req;
+	uint64_t acked = wire_acked(wire);
+
+	if (acked == req->acked)
+		return 0;
+	if (acked < req->acked || acked > req->msn)
+		return -EPROTO;
+	mark_acked(req, acked);
+	req->rnr_left = qp->attr.rnr_retry;
+	requester_complete(qp);
+	return wire_req_space(wire) < 0 ? -EPROTO : 1; /* gives chunks back */
+}
+
+/* The message @msn, which is in the lane and neither acknowledged nor answered. */
+static struct swqe *in_flight(struct requester *req, uint32_t msn, uint64_t *at)
+{
+	for (uint64_t pos = req->una; pos <= req->tx && pos != req->head; pos++) {
+		struct swqe *w = swqe_at(req, pos);
+
+		if ((w->state == SWQE_SENT || w->state == SWQE_PARTIAL) && (uint32_t)w->msn == msn) {
+			*at = pos;
+			return w->msn >= req->acked ? w : NULL;
+		}
+	}
+	return NULL;
+}
+
+/* The owner works in order: whatever stands before the message that it refuses is done, READs have been answered. */
+static int before_done(struct soft_qp *qp, struct swqe *w, uint64_t at)
+{
+	struct requester *req = &qp->priv->req;
+
+	mark_acked(req, w->msn);
+	requester_complete(qp);
+	return req->una == at ? 0 : -EPROTO;
+}
+
+static int take_rnr(struct soft_qp *qp, struct wire *wire, const struct vsd_resp *resp)
+{
+	struct requester *req = &qp->priv->req;
+	uint64_t at;
+	struct swqe *w = in_flight(req, resp->msn, &at);
+
+	if (!w || req->rnr_at || swqe_has_response(w) || before_done(qp, w, at) < 0)
+		return -EPROTO;
+	rt_count(VSD_COUNT_RNR, 1);
+	requester_back(qp, at, w->msn);
+	req->restart = true;
+
+	uint32_t recvs = atomic_load_explicit(&wire->theirs->recvs, memory_order_acquire);
+
+	if (recvs != req->recvs_seen)
+		req->recvs_seen = recvs; /* one was posted meanwhile: at once, and not counted */
+	else if (qp->attr.rnr_retry != 7 && !req->rnr_left)
+		requester_fail(qp, w, IBV_WC_RNR_RETRY_EXC_ERR);
+	else
+		req->rnr_at = rt_now() + rnr_delays[resp->value & 31] * 10000ull;
+	return 0;
+}
+
+static int take_nak(struct soft_qp *qp, const struct vsd_resp *resp)
+{
+	uint64_t at;
+	struct swqe *w = in_flight(&qp->priv->req, resp->msn, &at);
+
+	if (!w || (resp->status != IBV_WC_REM_INV_REQ_ERR && resp->status != IBV_WC_REM_ACCESS_ERR &&
+			  resp->status != IBV_WC_REM_OP_ERR))
+		return -EPROTO;
+	if (before_done(qp, w, at) < 0)
+		return -EPROTO;
+	requester_fail(qp, w, resp->status);
+	return 0;
+}
+
+/* The oldest READ or atomic without its response. */
+static struct swqe *awaiting(struct requester *req)
+{
+	for (; req->rsp < req->tx; req->rsp++) {
+		struct swqe *w = swqe_at(req, req->rsp);
+
+		if (w->state == SWQE_SENT && swqe_has_response(w))
+			return w;
+	}
+	return NULL;
+}
+
+static void response_complete(struct soft_qp *qp, struct swqe *w, int err)
+{
+	qp->priv->req.rd_out--;
+	if (err < 0) {
+		requester_fail(qp, w, IBV_WC_LOC_PROT_ERR);
+		return;
+	}
+	w->state = SWQE_DONE;
+	requester_complete(qp);
+}
+
+static int take_read(struct soft_qp *qp, struct wire *wire, const struct vsd_resp *resp)
+{
+	struct swqe *w = awaiting(&qp->priv->req);
+
+	if (!w || w->opcode != IBV_WR_RDMA_READ || (uint32_t)w->msn != resp->msn ||
+		resp->len > w->length - w->off || (!resp->len && w->length) ||
+		!(resp->flags & VSD_F_LAST) != (w->off + resp->len < w->length))
+		return -EPROTO;
+	int err = sge_scatter(qp, w->sge, w->n_sge, w->off, wire_resp_payload(wire, resp), resp->len);
+
+	w->off += resp->len;
+	if (err < 0 || w->off == w->length)
+		response_complete(qp, w, err);
+	return 0;
+}
+
+static int take_atomic(struct soft_qp *qp, const struct vsd_resp *resp)
+{
+	struct swqe *w = awaiting(&qp->priv->req);
+
+	if (!w || w->opcode == IBV_WR_RDMA_READ || (uint32_t)w->msn != resp->msn)
+		return -EPROTO;
+	response_complete(qp, w,
+		sge_scatter(qp, w->sge, w->n_sge, 0, &resp->value, sizeof(resp->value)));
+	return 0;
+}
+
+static int take_response(struct soft_qp *qp, struct wire *wire, const struct vsd_resp *resp)
+{
+	switch (resp->op) {
+	case VSD_RESP_READ:
+		return take_read(qp, wire, resp);
+	case VSD_RESP_ATOMIC:
+		return take_atomic(qp, resp);
+	case VSD_RESP_RNR:
+		return take_rnr(qp, wire, resp);
+	case VSD_RESP_NAK:
+		return take_nak(qp, resp);
+	default:
+		return -EPROTO;
+	}
+}
+
+/* A receive was posted at the other end since the RNR answer: retry at once, and it does not count. */
+static void take_hint(struct requester *req, const struct wire *wire)
+{
+	uint32_t recvs;
+
+	if (!req->rnr_at)
+		return;
+	recvs = atomic_load_explicit(&wire->theirs->recvs, memory_order_acquire);
+	if (recvs == req->recvs_seen)
+		return;
+	req->recvs_seen = recvs;
+	req->rnr_at = 0;
+}
+
+/*
+ * Acknowledgements are read before responses: what is acknowledged later than that belongs to the next look, and a
+ * refusal acknowledges what stands before it by itself.
+ */
+int requester_inbound(struct soft_qp *qp, struct wire *wire)
+{
+	struct requester *req = &qp->priv->req;
+	struct vsd_resp resp;
+	int did = take_acks(qp, wire), rc = 0;
+
+	if (did < 0)
+		return did;
+	take_hint(req, wire);
+	for (unsigned n = 0; qp->priv->failure == QP_FINE; n++) {
+		if (n == QP_TURN_WRS) {
+			rt_run_later(qp);
+			break;
+		}
+		rc = wire_resp_peek(wire, &resp);
+		if (rc <= 0)
+			break;
+		rc = take_response(qp, wire, &resp);
+		if (rc < 0)
+			break;
+		wire_resp_consume(wire);
+		req->resp_dirty = true;
+		did = 1;
+	}
+	return rc < 0 ? rc : did;
+}
+
+static void retry_exceeded(struct soft_qp *qp)
+{
+	struct requester *req = &qp->priv->req;
+
+	if (req->una != req->head)
+		requester_fail(qp, swqe_at(req, req->una), IBV_WC_RETRY_EXC_ERR);
+}
+
+/* UC without a peer: a fabric would have lost them long ago. */
+static void lose(struct soft_qp *qp)
+{
+	struct requester *req = &qp->priv->req;
+
+	for (; req->tx != req->head; req->tx++) {
+		swqe_at(req, req->tx)->state = SWQE_DONE;
+		rt_count(VSD_COUNT_DROPPED, 1);
+	}
+	requester_complete(qp);
+}
+
+/* What waits, and for a peer that is not there. */
+static bool waits_unlinked(struct soft_qp *qp)
+{
+	struct requester *req = &qp->priv->req;
+	int state = qp_state(qp);
+
+	if (qp->init.qp_type == IBV_QPT_UD || requester_link(qp, atomic_load(&qp->wire)))
+		return false;
+	return (state == IBV_QPS_RTS && req->una != req->head) ||
+	       (state == IBV_QPS_SQD && req->una != req->tx);
+}
+
+static void unlinked_deadline(struct soft_qp *qp, uint64_t now)
+{
+	struct requester *req = &qp->priv->req;
+
+	if (!qp_is_rc(qp)) {
+		if (!req->lost_at)
+			req->lost_at = now + QP_LOST_NS;
+	} else if (!req->retry_at && qp->attr.timeout) {
+		req->retry_at = now + (4096ull << (qp->attr.timeout & 31)) * (qp->attr.retry_cnt + 1u);
+	}
+}
+
+bool requester_timers(struct soft_qp *qp, uint64_t now)
+{
+	struct requester *req = &qp->priv->req;
+	bool did = false;
+
+	if (req->rnr_at && now >= req->rnr_at) {
+		req->rnr_at = 0;
+		if (req->rnr_left)
+			req->rnr_left--;
+		did = true;
+	}
+	if (!waits_unlinked(qp)) {
+		req->retry_at = req->lost_at = 0;
+		return did;
+	}
+	if (req->retry_at && now >= req->retry_at) {
+		req->retry_at = 0;
+		retry_exceeded(qp);
+		return true;
+	}
+	if (req->lost_at && now >= req->lost_at) {
+		req->lost_at = 0;
+		lose(qp);
+		return true;
+	}
+	unlinked_deadline(qp, now);
+	return did;
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What an initiator may do itself instead of asking the owner (datapath.md 2): `direct` between two QPs of this
+ * process, `cma` between processes of one domain. An engine can only succeed: whatever a check or a copy finds, the WR
+ * then goes down the lane from its beginning and the owner's verdict counts. Callers see to it that no earlier WR of
+ * the QP waits for the owner.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "client/soft/copy.h"
+#include "client/soft/qp_private.h"
+
+#define CMA_SGES 32
+
+enum engine_mode { MODE_AUTO, MODE_STAGE, MODE_CMA, MODE_DIRECT };
+
+/* VERBSD_ENGINE forces one engine, for tests and for who suspects one. */
+static enum engine_mode engine_mode(void)
+{
+	static const char *const names[] = { "auto", "stage", "cma", "direct" };
+	static _Atomic int known = -1;
+	int mode = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (mode >= 0)
+		return mode;
+	const char *wanted = getenv("VERBSD_ENGINE");
+
+	mode = MODE_AUTO;
+	for (int i = 0; wanted && i < 4; i++) {
+		if (strcmp(wanted, names[i]) == 0)
+			mode = i;
+	}
+	atomic_store_explicit(&known, mode, memory_order_relaxed);
+	return mode;
+}
+
+static unsigned access_needed(const struct swqe *w)
+{
+	if (w->opcode == IBV_WR_RDMA_WRITE)
+		return IBV_ACCESS_REMOTE_WRITE;
+	return w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
+}
+
+/* The size of the next slice. */
+static uint32_t slice(const struct swqe *w, uint32_t *budget)
+{
+	uint64_t left = w->length - w->off;
+	uint32_t n = left < *budget ? left : *budget;
+
+	*budget -= n;
+	return n;
+}
+
+static enum engine_result advance(struct swqe *w, uint32_t n)
+{
+	w->off += n;
+	if (w->off < w->length)
+		return ENGINE_MORE;
+	rt_count(VSD_COUNT_INITIATOR_RUN, 1);
+	return ENGINE_DONE;
+}
+
+/* --- direct ---------------------------------------------------------------------------------------------------------- */
+
+static bool direct_usable(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+{
+	(void)qp;
+	return wire->pair->segment == 0 && wire->other &&
+	       (w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w));
+}
+
+static enum engine_result direct_atomic(struct soft_qp *qp, struct swqe *w, void *ptr)
+{
+	bool swap = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+	uint64_t value;
+
+	if (((uintptr_t)ptr & 7) || sge_check(qp, w->sge, w->n_sge, IBV_ACCESS_LOCAL_WRITE) < 0 ||
+		(rt_in_progress_thread() && mr_probe(ptr, 8, true) < 0))
+		return ENGINE_NO;
+	value = atomic_apply(ptr, swap ? VSD_REQ_CMP_SWAP : VSD_REQ_FETCH_ADD, w->compare_add, w->swap);
+	if (sge_scatter(qp, w->sge, w->n_sge, 0, &value, sizeof(value)) < 0) {
+		requester_fail(qp, w, IBV_WC_LOC_PROT_ERR); /* deregistered just now; the word has changed */
+		return ENGINE_FAILED;
+	}
+	return advance(w, w->length);
+}
+
+static enum engine_result direct_copy(struct soft_qp *qp, struct swqe *w, uint8_t *ptr, uint32_t n)
+{
+	int err;
+
+	if (w->opcode == IBV_WR_RDMA_READ)
+		err = sge_scatter(qp, w->sge, w->n_sge, w->off, ptr, n);
+	else if (w->flags & IBV_SEND_INLINE)
+		err = copy_to_program(ptr, w->data + w->off, n);
+	else
+		err = sge_gather(qp, w->sge, w->n_sge, w->off, ptr, n);
+	return err < 0 ? ENGINE_NO : advance(w, n);
+}
+
+static enum engine_result direct_in_peer(struct soft_qp *qp, struct soft_qp *peer, struct swqe *w,
+	uint32_t *budget)
+{
+	struct mr_ref ref;
+	void *ptr;
+
+	if (!w->length)
+		return advance(w, 0);
+	if (mr_ref(w->rkey, peer->pd, peer, w->raddr + w->off, w->length - w->off, access_needed(w), true,
+		    &ref, &ptr) < 0)
+		return ENGINE_NO;
+	enum engine_result result = ENGINE_NO;
+
+	if (ref.mr && ref.mr->null)
+		;
+	else if (swqe_has_response(w) && w->opcode != IBV_WR_RDMA_READ)
+		result = direct_atomic(qp, w, ptr);
+	else
+		result = direct_copy(qp, w, ptr, slice(w, budget));
+	mr_unref(&ref);
+	return result;
+}
+
+/*
+ * The peer counts who is inside. Count, then look at its state; it changes its state, then looks at the count: one of
+ * the two sees the other (both are sequentially consistent).
+ */
+static enum engine_result direct_run(struct soft_qp *qp, struct wire *wire, struct swqe *w,
+	uint32_t *budget)
+{
+	struct soft_qp *peer = rt_qp_get(wire->peer_qpn);
+	enum engine_result result = ENGINE_NO;
+
+	if (!peer)
+		return ENGINE_NO;
+	atomic_fetch_add(&peer->priv->direct, 1);
+	int state = atomic_load(&peer->state);
+
+	if ((state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+		    state == IBV_QPS_SQE) &&
+		atomic_load(&peer->wire) == wire->other &&
+		(atomic_load(&peer->priv->access) & access_needed(w)))
+		result = direct_in_peer(qp, peer, w, budget);
+	atomic_fetch_sub(&peer->priv->direct, 1);
+	rt_qp_put(peer);
+	return result;
+}
+
+/* --- cma --------------------------------------------------------------------------------------------------------------- */
+
+static bool cma_usable(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+{
+	const struct pair *pair = wire->pair;
+
+	(void)qp;
+	return (pair->engines & VSD__ENGINE_RIGHT__ENGINE_CMA) && pair->pid > 0 && pair->page &&
+	       !atomic_load_explicit(&pair->dead, memory_order_relaxed) && w->length &&
+	       w->n_sge <= CMA_SGES &&
+	       (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_READ);
+}
+
+/* A copy being built: local pieces with their regions held, remote pieces, each led by the guard word. */
+struct cma_copy {
+	uint64_t guard;
+	struct iovec local[CMA_SGES + 1], remote[3];
+	unsigned n_local, n_remote, n_refs;
+	struct mr_ref refs[CMA_SGES];
+};
+
+static void cma_release(struct cma_copy *copy)
+{
+	while (copy->n_refs)
+		mr_unref(&copy->refs[--copy->n_refs]);
+}
+
+static bool cma_local(struct soft_qp *qp, const struct swqe *w, uint32_t n, struct cma_copy *copy)
+{
+	uint64_t off = w->off;
+
+	if (w->flags & IBV_SEND_INLINE) {
+		copy->local[copy->n_local++] = (struct iovec){ w->data + off, n };
+		return true;
+	}
+	for (uint32_t i = 0; i < w->n_sge && n; i++) {
+		const struct ibv_sge *sge = &w->sge[i];
+		struct mr_ref *ref = &copy->refs[copy->n_refs];
+		void *ptr;
+
+		if (off >= sge->length) {
+			off -= sge->length;
+			continue;
+		}
+		uint32_t piece = sge->length - off < n ? sge->length - off : n;
+
+		if (mr_ref(sge->lkey, qp->pd, NULL, sge->addr + off, piece,
+			    w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0, false, ref,
+			    &ptr) < 0)
+			return false;
+		copy->n_refs++;
+		if (ref->mr && ref->mr->null)
+			return false;
+		copy->local[copy->n_local++] = (struct iovec){ ptr, piece };
+		n -= piece;
+		off = 0;
+	}
+	return n == 0;
+}
+
+/* The last 8 bytes, as the destination is aligned, go last, in a piece of their own: the kernel copies piece by piece. */
+static void cma_remote(const struct swqe *w, uint64_t addr, uint32_t n, struct cma_copy *copy)
+{
+	uint64_t end = addr + n;
+	uint32_t tail = 0;
+
+	if (w->opcode == IBV_WR_RDMA_READ) {
+		const struct iovec *last = &copy->local[copy->n_local - 1];
+
+		end = (uintptr_t)last->iov_base + last->iov_len;
+	}
+	if (w->off + n == w->length)
+		tail = end & 7 ? end & 7 : 8;
+	if (tail < n)
+		copy->remote[copy->n_remote++] =
+			(struct iovec){ (void *)(uintptr_t)addr, n - tail };
+	else
+		tail = n;
+	if (tail)
+		copy->remote[copy->n_remote++] =
+			(struct iovec){ (void *)(uintptr_t)(addr + n - tail), tail };
+}
+
+/* 0, or why not: -EPERM and -ESRCH for good. */
+static int cma_move(struct pair *pair, const struct swqe *w, struct cma_copy *copy, uint32_t n)
+{
+	ssize_t moved;
+
+	if (w->opcode == IBV_WR_RDMA_READ)
+		moved = process_vm_readv(pair->pid, copy->local, copy->n_local, copy->remote,
+			copy->n_remote, 0);
+	else
+		moved = process_vm_writev(pair->pid, copy->local, copy->n_local, copy->remote,
+			copy->n_remote, 0);
+	if (moved < 0)
+		return -errno;
+	if (moved != (ssize_t)(n + sizeof(copy->guard)) || copy->guard != pair->page->guard_value)
+		return -EFAULT;
+	return 0;
+}
+
+static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t n)
+{
+	struct pair *pair = wire->pair;
+	struct cma_copy copy;
+	uint64_t addr;
+	int err;
+
+	copy.guard = pair->page->guard_value;
+	copy.n_refs = 0;
+	copy.n_local = copy.n_remote = 1;
+	copy.local[0] = (struct iovec){ &copy.guard, sizeof(copy.guard) };
+	copy.remote[0] = (struct iovec){ (void *)(uintptr_t)pair->page->guard_addr, sizeof(copy.guard) };
+	/* All that is left is checked with every slice: nothing of a message that does not fit is stored. */
+	err = mr_peer_check(pair->page, w->rkey, w->raddr + w->off, w->length - w->off, access_needed(w),
+		wire->peer_qpn, wire->local_qpn, &addr);
+	if (err < 0)
+		return err;
+	err = -EINVAL;
+	if (cma_local(qp, w, n, &copy)) {
+		cma_remote(w, addr, n, &copy);
+		err = cma_move(pair, w, &copy, n);
+	}
+	cma_release(&copy);
+	return err;
+}
+
+static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
+{
+	struct pair *pair = wire->pair;
+	struct vsd_hazard *hazard = pair_hazard_enter(pair, w->rkey, wire->peer_qpn);
+	uint32_t n;
+	int err;
+
+	if (!hazard)
+		return ENGINE_NO;
+	n = slice(w, budget);
+	err = cma_slice(qp, wire, w, n);
+	pair_hazard_leave(pair, hazard);
+	if (err == -EPERM || err == -ESRCH)
+		__atomic_and_fetch(&pair->engines, ~(uint32_t)VSD__ENGINE_RIGHT__ENGINE_CMA,
+			__ATOMIC_RELAXED);
+	return err < 0 ? ENGINE_NO : advance(w, n);
+}
+
+/* --- choice ------------------------------------------------------------------------------------------------------------ */
+
+/* In the order of preference. `map` will stand first: one memcpy into the region's own memfd. */
+static const struct {
+	enum engine_mode mode;
+	bool (*usable)(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w);
+	enum engine_result (*run)(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget);
+} engines[] = {
+	{ MODE_DIRECT, direct_usable, direct_run },
+	{ MODE_CMA, cma_usable, cma_run },
+};
+
+enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
+{
+	enum engine_mode mode = engine_mode();
+
+	if (swqe_has_response(w) && !qp->attr.max_rd_atomic)
+		return ENGINE_NO;
+	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+		if ((mode != MODE_AUTO && mode != engines[i].mode) || !engines[i].usable(qp, wire, w))
+			continue;
+		if (!*budget && w->length)
+			return ENGINE_MORE;
+		return engines[i].run(qp, wire, w, budget);
+	}
+	return ENGINE_NO;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The inside of a QP: what its two state machines keep, and what qp.c, turn.c, wr.c, requester.c, acks.c, responder.c,
+ * engines.c and datagram.c call of each other.
+ *
+ * Locks. The requester and the send side of the wire belong to the sq lock, the responder, the receive queue and the
+ * receive side of the wire to the rq lock. State changes hold both, wire pointer included, so either lock is enough to
+ * read them. Who finds a lock taken in a turn leaves, and the QP is queued again (rt_run_later).
+ */
+#ifndef SOFT_QP_PRIVATE_H
+#define SOFT_QP_PRIVATE_H
+
+#include "client/soft/buf.h"
+#include "client/soft/mr.h"
+#include "client/soft/qp.h"
+#include "client/soft/srq.h"
+
+#define QP_SLICE	(256u << 10) /* bytes that one turn copies in one direction */
+#define QP_TURN_WRS	64	     /* requests, responses or WRs of one turn */
+#define QP_MESSAGE_MAX	(1u << 31)   /* max_msg_sz */
+#define QP_UD_MTU	4096u
+#define QP_GRH		40u
+#define QP_FLUSH_NS	1000000ull   /* between two looks at initiators that must leave first */
+#define QP_BUSY_NS	10000000000ull /* how long a verb waits for them */
+#define QP_LOST_NS	100000000ull /* a datagram, or a UC message without a wire, is dropped after this */
+
+enum swqe_state {
+	SWQE_QUEUED,  /* nothing done yet */
+	SWQE_PARTIAL, /* some descriptors are in the lane */
+	SWQE_ENGINE,  /* some slices were copied by an engine */
+	SWQE_SENT,    /* waits for its acknowledgement or response */
+	SWQE_DONE,
+	SWQE_FAILED,  /* with `status`; the QP fails once everything before it completed */
+};
+
+struct swqe {
+	uint64_t wr_id;
+	uint64_t raddr, compare_add, swap;
+	uint64_t off; /* bytes sent, copied or received */
+	uint64_t msn;
+	uint32_t rkey;
+	uint32_t imm; /* network order, or an rkey to invalidate */
+	uint32_t length, n_sge;
+	uint8_t opcode; /* enum ibv_wr_opcode */
+	uint8_t state;
+	uint8_t flags; /* enum ibv_send_flags */
+	uint8_t status; /* enum ibv_wc_status */
+	bool lane_only; /* an engine failed: the owner's verdict counts */
+	union {
+		struct {
+			struct ibv_ah_attr ah;
+			uint32_t qpn, qkey;
+		} ud;
+		struct {
+			struct ibv_mw *mw;
+			struct ibv_mw_bind_info info;
+		} bind;
+	};
+	struct ibv_sge *sge;
+	uint8_t *data; /* of inline WRs */
+};
+
+struct requester {
+	struct swqe *ring;
+	uint32_t mask, max, max_sge, max_inline;
+	struct ibv_sge *sges; /* max_sge of each WR */
+	uint8_t *inlines;     /* inline_stride bytes of each WR */
+	size_t inline_stride;
+	/* positions: freed <= una <= tx <= head */
+	uint64_t head;	/* next to be posted */
+	uint64_t tx;	/* next to be transmitted, or in the middle of that */
+	uint64_t una;	/* oldest that is not completed */
+	_Atomic uint64_t freed; /* oldest that still takes its place in the SQ: moves when a CQE is read */
+	uint64_t ackpos, rsp; /* looked at for acknowledgements; for responses */
+	uint64_t msn, acked; /* next message number of the wire; messages acknowledged */
+	unsigned rd_out;     /* READs and atomics that wait for their response */
+	bool restart;	     /* the next descriptor carries VSD_F_RESTART */
+	bool resp_dirty;     /* responses consumed since the last wire_resp_ack() */
+	bool notify;	     /* descriptors put since the last wire_notify() */
+	unsigned rnr_left;
+	uint32_t recvs_seen;
+	uint64_t rnr_at, retry_at, lost_at; /* deadlines, 0: none */
+	bool drained; /* SQD: the event was raised */
+	/* wr_ex.c: the batch being built */
+	uint64_t ex_head;
+	int ex_error;
+	struct swqe *ex;
+};
+
+struct read_stream {
+	bool active;
+	uint64_t raddr;
+	uint32_t rkey, total, off;
+};
+
+struct receive_queue {
+	struct soft_rwqe *ring;
+	struct ibv_sge *sges;
+	uint32_t mask, max, max_sge;
+	uint64_t head, tail;
+};
+
+struct responder {
+	struct receive_queue rq;
+	uint64_t msn;  /* of the message in progress, or the one expected */
+	uint64_t done; /* published as acknowledged */
+	bool dirty;    /* descriptors consumed since the last wire_ack() */
+	bool notify;   /* messages completed or responses put since the last wire_notify() */
+	/* the message in progress */
+	bool open, skip;
+	struct vsd_req head; /* its first descriptor */
+	uint32_t got;
+	/* the receive it took; kept for the next message when an unreliable one was dropped half way */
+	bool has_recv;
+	struct soft_rwqe recv;
+	struct ibv_sge *recv_sge;
+	struct read_stream stream;
+	/* RNR: everything is dropped until VSD_F_RESTART with `msn` */
+	bool rnr, rnr_owed;
+	bool hinted; /* the requester was told that there is a receive now */
+	bool starving; /* in its SRQ's list */
+	struct soft_qp *starving_next;
+	/* a NAK that found the response lane full; the wire is closed when it is out */
+	bool nak_owed;
+	uint8_t nak_status;
+	bool comm_est;
+};
+
+/* Why a QP goes to the error state. */
+enum qp_failure {
+	QP_FINE,
+	QP_FAIL_SEND, /* the WR at una failed: RC to ERR, UC and UD to SQE */
+	QP_FAIL_RECV, /* the responder found an error; `event` says which */
+	QP_FAIL_WIRE, /* nonsense in the wire, or the peer's process is dead */
+};
+
+struct datagram_peer;
+
+struct qp_private {
+	struct soft_qp *qp;
+	struct requester req;
+	struct responder resp;
+	enum qp_failure failure; /* noted under one lock, carried out by qp_settle() */
+	int event;		 /* enum ibv_event_type to be raised with it, -1: none */
+	bool stopped;		 /* destroyed: turns do nothing */
+	bool flushing;		 /* in ERR, initiators are not out yet: completions are withheld */
+	bool last_wqe;		 /* IBV_EVENT_QP_LAST_WQE_REACHED was raised */
+	uint64_t flush_at;
+	_Atomic unsigned direct; /* threads of this process that run engines on this QP's memory now */
+	_Atomic unsigned access; /* qp_access_flags, for them */
+	struct soft_timer timer;
+	uint64_t timer_set;
+	/* datagram.c: the peer whose wire it waits for */
+	struct datagram_peer *dgram;
+	struct soft_qp *dgram_next, **dgram_prev;
+	uint64_t dgram_taken, dgram_at; /* what the peer had taken when the wait began; when the datagram is dropped */
+	_Atomic bool recv_failed; /* a receive of a datagram failed: noted under the rq lock alone */
+	void *block; /* rings, SGEs, inline data */
+};
+
+static inline struct swqe *swqe_at(struct requester *req, uint64_t pos)
+{
+	return &req->ring[pos & req->mask];
+}
+
+static inline int qp_state(struct soft_qp *qp)
+{
+	return atomic_load_explicit(&qp->state, memory_order_acquire);
+}
+
+static inline bool qp_is_rc(const struct soft_qp *qp)
+{
+	return qp->init.qp_type == IBV_QPT_RC;
+}
+
+static inline bool swqe_has_response(const struct swqe *w)
+{
+	return w->opcode == IBV_WR_RDMA_READ || w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* --- turn.c ------------------------------------------------------------------------------------------------------- */
+/* Publishes what was done to the send side (sq lock) or to the receive side (rq lock), one notice each at most. */
+void qp_publish_sq(struct soft_qp *qp);
+void qp_publish_rq(struct soft_qp *qp);
+/* Sets the QP's one timer to the earliest of its deadlines (sq lock). */
+void qp_timer_update(struct soft_qp *qp);
+/* One turn; both locks held. */
+bool qp_turn(struct soft_qp *qp);
+/* The post call's end: the requester goes on, failures are carried out (sq lock held). */
+void qp_posted(struct soft_qp *qp);
+
+/* --- qp_state.c ------------------------------------------------------------------------------------------------------ */
+/* Carries a noted failure out. @rq_held: whether the caller has the rq lock as well as the sq lock. */
+void qp_settle(struct soft_qp *qp, bool rq_held);
+/* Notes a failure; the first one counts. */
+void qp_fail(struct soft_qp *qp, enum qp_failure failure, int event);
+/* Completes everything outstanding in error, or withholds it until no initiator is inside (both locks). */
+void qp_flush(struct soft_qp *qp);
+/* One queue of a QP in error that is not withheld (its lock). */
+void sq_flush(struct soft_qp *qp);
+void rq_flush(struct soft_qp *qp);
+/* SQD: raises the event when nothing is outstanding any more (sq lock). */
+void sq_check_drained(struct soft_qp *qp);
+void qp_raise(struct soft_qp *qp, enum ibv_event_type type);
+/* Waits until no initiator touches memory through this QP; no lock held. -EBUSY after 10 s. */
+int qp_wait_initiators(struct soft_qp *qp);
+
+/* --- requester.c, acks.c (sq lock) ----------------------------------------------------------------------------------- */
+/* Transmits what may be transmitted. True when something was done. */
+bool requester_push(struct soft_qp *qp);
+/* Acknowledgements and responses of the wire. 1: something was done; 0; -EPROTO. */
+int requester_inbound(struct soft_qp *qp, struct wire *wire);
+/* Completes WRs in order. */
+void requester_complete(struct soft_qp *qp);
+/* Queues the completion of the WR at una, which frees its place and those before it once it is read. */
+void requester_cqe(struct soft_qp *qp, const struct swqe *w, enum ibv_wc_status status);
+/* The WR ends in error once everything before it is completed. */
+void requester_fail(struct soft_qp *qp, struct swqe *w, enum ibv_wc_status status);
+/* Everything from @pos on, which has message number @msn, is transmitted again. */
+void requester_back(struct soft_qp *qp, uint64_t pos, uint64_t msn);
+/* The wire is there, open at both ends, and the peer expects our PSN. */
+bool requester_link(struct soft_qp *qp, struct wire *wire);
+/* Deadlines: true when one was due. */
+bool requester_timers(struct soft_qp *qp, uint64_t now);
+void requester_reset(struct soft_qp *qp);
+
+/* --- responder.c, read_stream.c (rq lock) ------------------------------------------------------------------------------- */
+/* Serves the peeked request. 1: consumed or something done; 0: suspended; -EPROTO. */
+int responder_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req *head);
+/* Goes on with a READ, an owed RNR or NAK: 1: requests may be served; 0: suspended or out of budget. */
+int responder_resume(struct soft_qp *qp, struct wire *wire);
+void responder_message_done(struct soft_qp *qp);
+/* A request that the responder cannot do: NAK, @event, QP to the error state. */
+void responder_nak(struct soft_qp *qp, enum ibv_wc_status status, int event);
+void responder_cqe(struct soft_qp *qp, enum ibv_wc_status status, struct soft_cqe *cqe);
+int read_stream_run(struct soft_qp *qp, struct wire *wire);
+int atomic_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req *head);
+/* The 8-byte operation itself, for owner and direct. */
+uint64_t atomic_apply(void *ptr, uint8_t op, uint64_t compare_add, uint64_t swap);
+void responder_reset(struct soft_qp *qp);
+/* Takes a receive into resp.recv: false when there is none. */
+bool responder_take(struct soft_qp *qp);
+uint64_t responder_room(const struct soft_rwqe *recv);
+/* While in RNR: tells the requester, once, that there is a receive now. */
+void responder_hint(struct soft_qp *qp);
+/* A free response slot; else asks to be told. 1, 0, or -EPROTO. */
+int responder_slot(struct soft_qp *qp, struct wire *wire);
+
+/* --- sge.c ------------------------------------------------------------------------------------------------------------ */
+/* Copy @n bytes from byte @off of a message on to or from @buf. 0 or what mr_ref() and the copy said. */
+int sge_gather(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off, void *buf, size_t n);
+int sge_scatter(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off, const void *buf,
+		size_t n);
+/* Whether all of it may be used with @access. */
+int sge_check(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, unsigned access);
+/* Payload of a WR, inline or not. */
+int swqe_gather(struct soft_qp *qp, const struct swqe *w, uint64_t off, void *buf, size_t n);
+
+/* --- engines.c (sq lock) ------------------------------------------------------------------------------------------------ */
+enum engine_result {
+	ENGINE_NO,	/* not for this WR, or it failed: the lane */
+	ENGINE_DONE,	/* all of it is done */
+	ENGINE_MORE,	/* one slice more is done; go on with the next turn */
+	ENGINE_FAILED,	/* of this side's own fault, and noted */
+};
+/* @budget: bytes that may still be copied in this turn. */
+enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget);
+
+/* --- datagram.c, datagram_recv.c ------------------------------------------------------------------------------------------ */
+/* Sends a WR of a UD QP. 1: it is done; 0: suspended; negative: a local error, as of mr_ref(). */
+int datagram_send(struct soft_qp *qp, struct swqe *w);
+/* No longer waits for any datagram wire. */
+void datagram_forget(struct soft_qp *qp);
+/* Puts a datagram into a receive of @dst (no rq lock held), or drops it. @payload: after a GRH where VSD_F_GRH says so. */
+void datagram_deliver(struct soft_qp *dst, const struct vsd_req *head, const uint8_t *payload);
+/* Space in the wire: those who wait for it go on. */
+void datagram_wake(struct wire *wire);
+
+/* --- srq.c ------------------------------------------------------------------------------------------------------------------ */
+/* The QP answered RNR: it is told when a receive comes. False: there is one now. */
+bool srq_starve(struct soft_srq *srq, struct soft_qp *qp);
+void srq_forget(struct soft_srq *srq, struct soft_qp *qp);
+
+#endif

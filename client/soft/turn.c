@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A turn of a QP: what the runtime calls when something may be done for it. Requests are looked at first, then
+ * acknowledgements and responses are taken, then the request is served: whatever the peer acknowledged before it sent a
+ * message is completed before that message. Work per turn is bounded; a turn that finds a lock taken queues the QP
+ * again and leaves.
+ */
+#include <errno.h>
+
+#include "client/soft/qp_private.h"
+
+static bool serves(int state)
+{
+	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+	       state == IBV_QPS_SQE;
+}
+
+void qp_publish_sq(struct soft_qp *qp)
+{
+	struct requester *req = &qp->priv->req;
+	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
+
+	if (!wire)
+		return;
+	if (req->resp_dirty)
+		wire_resp_ack(wire);
+	if (req->notify)
+		wire_notify(wire);
+	else if (req->resp_dirty)
+		wire_notify_space(wire);
+	req->resp_dirty = req->notify = false;
+}
+
+void qp_publish_rq(struct soft_qp *qp)
+{
+	struct responder *resp = &qp->priv->resp;
+	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
+
+	if (!wire)
+		return;
+	if (resp->dirty)
+		wire_ack(wire, resp->done);
+	if (resp->notify)
+		wire_notify(wire);
+	else if (resp->dirty)
+		wire_notify_space(wire);
+	resp->dirty = resp->notify = false;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
+void qp_timer_update(struct soft_qp *qp)
+{
+	struct qp_private *priv = qp->priv;
+	struct requester *req = &priv->req;
+	uint64_t at = earlier(req->rnr_at, req->retry_at);
+
+	at = earlier(at, req->lost_at);
+	at = earlier(at, priv->flush_at);
+	at = earlier(at, priv->dgram_at);
+	if (priv->stopped || at == priv->timer_set)
+		return;
+	priv->timer_set = at;
+	if (at)
+		rt_timer_set(&priv->timer, at);
+	else
+		rt_timer_clear(&priv->timer);
+}
+
+/* Slots and chunks that the peer gave back, for other QPs of the pair that wait for chunks too. */
+static void reclaim(struct soft_qp *qp, struct wire *wire)
+{
+	if ((wire->req_out.pos != wire->req_out.taken && wire_req_space(wire) < 0) ||
+		(wire->resp_out.pos != wire->resp_out.taken && wire_resp_space(wire) < 0))
+		qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
+}
+
+static bool inbound(struct soft_qp *qp, struct wire *wire)
+{
+	struct vsd_req head;
+	bool did = false;
+	int rc = 0;
+
+	for (unsigned n = 0; qp->priv->failure == QP_FINE; n++) {
+		int found = serves(qp_state(qp)) ? wire_req_peek(wire, &head) : 0;
+
+		rc = found < 0 ? found : requester_inbound(qp, wire);
+		if (rc < 0)
+			break;
+		did |= rc > 0;
+		if (qp->priv->failure != QP_FINE)
+			break;
+		rc = responder_resume(qp, wire);
+		if (rc <= 0 || !found)
+			break;
+		if (n == QP_TURN_WRS) {
+			rt_run_later(qp);
+			break;
+		}
+		rc = responder_serve(qp, wire, &head);
+		did |= rc > 0;
+		if (rc <= 0)
+			break;
+	}
+	if (rc < 0)
+		qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
+	return did || qp->priv->resp.dirty || qp->priv->resp.notify;
+}
+
+/* Starts the clock for what waits for a peer that is not there. */
+static void deadlines(struct soft_qp *qp, struct wire *wire)
+{
+	struct requester *req = &qp->priv->req;
+
+	if (req->una != req->head && !req->retry_at && !req->lost_at &&
+		qp->init.qp_type != IBV_QPT_UD && !requester_link(qp, wire))
+		requester_timers(qp, rt_now());
+}
+
+/* In error there is nothing to do but to get an owed NAK out, and completions that were withheld. */
+static bool error_turn(struct soft_qp *qp, struct wire *wire)
+{
+	struct qp_private *priv = qp->priv;
+
+	if (wire && priv->resp.nak_owed && !wire->broken) {
+		if (responder_resume(qp, wire) < 0)
+			priv->resp.nak_owed = false;
+		if (!priv->resp.nak_owed) {
+			qp_publish_rq(qp);
+			wire_close(wire);
+		}
+	}
+	if (!priv->flushing || rt_now() < priv->flush_at)
+		return false;
+	qp_flush(qp);
+	return !priv->flushing;
+}
+
+bool qp_turn(struct soft_qp *qp)
+{
+	struct qp_private *priv = qp->priv;
+	struct requester *req = &priv->req;
+	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
+	bool did = false;
+
+	if (priv->stopped)
+		return false;
+	if (qp_state(qp) == IBV_QPS_ERR)
+		return error_turn(qp, wire);
+	if (wire && !wire->broken) {
+		wire_look(wire);
+		if (wire->peer_open) {
+			did |= inbound(qp, wire);
+			reclaim(qp, wire);
+			responder_hint(qp);
+		}
+	}
+	if (req->rnr_at || req->retry_at || req->lost_at)
+		did |= requester_timers(qp, rt_now());
+	did |= requester_push(qp);
+	deadlines(qp, wire);
+	if (wire) {
+		/* What is acknowledged is published before the QP closes its half. */
+		qp_publish_rq(qp);
+		qp_publish_sq(qp);
+	}
+	qp_settle(qp, true);
+	sq_check_drained(qp);
+	qp_timer_update(qp);
+	return did;
+}
+
+static bool try_turn(struct soft_qp *qp, struct wire *wire)
+{
+	bool did = false;
+
+	if (!soft_trylock(&qp->sq_lock)) {
+		rt_run_later(qp);
+		return false;
+	}
+	if (!soft_trylock(&qp->rq_lock)) {
+		soft_unlock(&qp->sq_lock);
+		rt_run_later(qp);
+		return false;
+	}
+	if (!wire || atomic_load_explicit(&qp->wire, memory_order_relaxed) == wire)
+		did = qp_turn(qp);
+	soft_unlock(&qp->rq_lock);
+	soft_unlock(&qp->sq_lock);
+	return did;
+}
+
+bool qp_service(struct soft_qp *qp, struct wire *wire)
+{
+	return try_turn(qp, wire);
+}
+
+/* Datagrams of this process go straight to another QP's receive queue: of their own QP only the sq lock is held. */
+static void datagram_turn(struct soft_qp *qp)
+{
+	if (!soft_trylock(&qp->sq_lock)) {
+		rt_run_later(qp);
+		return;
+	}
+	if (qp_state(qp) == IBV_QPS_ERR) {
+		soft_lock(&qp->rq_lock);
+		qp_turn(qp);
+		soft_unlock(&qp->rq_lock);
+	} else {
+		qp_posted(qp);
+	}
+	soft_unlock(&qp->sq_lock);
+}
+
+void qp_run(struct soft_qp *qp)
+{
+	if (qp->init.qp_type == IBV_QPT_UD)
+		datagram_turn(qp);
+	else
+		try_turn(qp, NULL);
+}
+
+void qp_posted(struct soft_qp *qp)
+{
+	struct qp_private *priv = qp->priv;
+	struct requester *req = &priv->req;
+	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
+	int state = qp_state(qp);
+
+	if (priv->stopped)
+		return;
+	if (atomic_exchange(&priv->recv_failed, false)) {
+		qp_fail(qp, QP_FAIL_RECV, -1);
+		qp_settle(qp, false);
+		state = qp_state(qp);
+	}
+	if ((state == IBV_QPS_ERR && !priv->flushing) || state == IBV_QPS_SQE) {
+		sq_flush(qp);
+		return;
+	}
+	/* An engine may run when what is before is acknowledged: look. */
+	if (wire && !wire->broken && wire->peer_open && req->una != req->tx &&
+		requester_inbound(qp, wire) < 0)
+		qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
+	requester_push(qp);
+	deadlines(qp, wire);
+	qp_publish_sq(qp);
+	qp_settle(qp, false);
+	sq_check_drained(qp);
+	qp_timer_update(qp);
+}
