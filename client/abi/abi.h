@@ -14,6 +14,7 @@
 #include <infiniband/verbs.h>
 
 #include "client/abi/real.h"
+#include "client/control/conn.h"
 #include "client/soft/cq.h"
 #include "client/soft/mr.h"
 #include "client/soft/objects.h"
@@ -39,6 +40,7 @@
 /* An open context: what the data path knows of it, and how many objects stand on it. */
 struct abi_context {
 	_Atomic unsigned users;
+	struct conn_fd capability; /* soft.capability, and which file it is */
 	struct soft_context soft; /* ends in the program's ibv_context */
 };
 

@@ -116,11 +116,14 @@ static int leases_open(struct soft_context *ctx)
 
 static int context_init(struct soft_context *ctx, struct abi_device *device)
 {
+	struct conn_fd *capability = &abi_context_of(ctx)->capability;
 	int r = daemon_open(ctx, device->info->name);
 
 	if (r < 0)
 		return r;
-	r = leases_open(ctx);
+	r = conn_fd_note(capability, ctx->capability);
+	if (r == 0)
+		r = leases_open(ctx);
 	if (r < 0)
 		goto err_close;
 	r = soft_async_init(&ctx->async);
@@ -144,7 +147,7 @@ err_leases:
 err_close:
 	daemon_close(ctx->id);
 	vsd__device__free_unpacked(ctx->info, NULL);
-	close(ctx->capability);
+	conn_fd_close(capability);
 	return r;
 }
 
@@ -156,7 +159,7 @@ static void context_deinit(struct soft_context *ctx)
 	lease_free(ctx->keys);
 	daemon_close(ctx->id);
 	vsd__device__free_unpacked(ctx->info, NULL);
-	close(ctx->capability);
+	conn_fd_close(&abi_context_of(ctx)->capability);
 }
 
 /* The runtime lives while a context is open. */

@@ -7,6 +7,8 @@
 #include "client/abi/abi.h"
 #include "client/abi/qp_state.h"
 
+#include <pthread.h>
+
 #define QPN_MAX	     0xffffffu
 #define TIMER_MAX    31
 #define RETRY_MAX    7
@@ -189,23 +191,33 @@ static int modify_up(struct soft_qp *qp, int from, int to, struct ibv_qp_attr *a
 	return r;
 }
 
+static int modify(struct soft_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	int from = qp->state;
+	int to = mask & IBV_QP_STATE ? (int)attr->qp_state : from;
+	int r = qp_state_check(qp->init.qp_type, (enum ibv_qp_state)from, (enum ibv_qp_state)to, mask);
+
+	if (r == 0)
+		r = attr_check(qp, attr, mask);
+	if (r < 0)
+		return r;
+	return to == IBV_QPS_RESET || to == IBV_QPS_ERR ? modify_down(qp, to, attr, mask)
+							: modify_up(qp, from, to, attr, mask);
+}
+
 VERBS_API int ibv_modify_qp(struct ibv_qp *q, struct ibv_qp_attr *attr, int mask)
 {
 	ABI_ENTER_INT(q->context, ibv_modify_qp, "IBVERBS_1.1", q, attr, mask);
 
 	struct soft_qp *qp = soft_qp_of(q);
-	int from = qp->state;
-	int to = mask & IBV_QP_STATE ? (int)attr->qp_state : from;
-	int r = qp_state_check(
-		q->qp_type, (enum ibv_qp_state)from, (enum ibv_qp_state)to, mask);
+
+	/* One transition at a time: between the check and the data path lies a call. */
+	pthread_mutex_lock(&q->mutex);
+
+	int r = modify(qp, attr, mask);
 
 	if (r == 0)
-		r = attr_check(qp, attr, mask);
-	if (r < 0)
-		return abi_errno(r);
-	r = to == IBV_QPS_RESET || to == IBV_QPS_ERR ? modify_down(qp, to, attr, mask)
-						     : modify_up(qp, from, to, attr, mask);
-	if (r == 0)
 		q->state = (enum ibv_qp_state)(int)qp->state;
+	pthread_mutex_unlock(&q->mutex);
 	return abi_errno(r);
 }
