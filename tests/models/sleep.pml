@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Falling asleep, ready bits, the hot set and the kick: no wake-up is lost.
+ * Two senders with a wire each, one receiver. See README.md for rules and variants.
+ */
+#define NS	2		/* senders, wires */
+#ifndef N0
+#define N0	2		/* descriptors of the first sender, each in a slot of its own */
+#endif
+#ifndef N1
+#define N1	1		/* of the second */
+#endif
+#define COUNT(s)	(s == 0 -> N0 : N1)
+#define R	NS		/* the receiver's store buffer */
+
+#define SLOT(s, k)	((s) * N0 + (k))
+#define BIT(s)		(N0 + N1 + (s))
+#define STATE		(N0 + N1 + NS)	/* epoch << 1 | asleep */
+#define NLOC		(N0 + N1 + NS + 1)
+#define NBUF		(NS + 1)
+#define LANDED(p, x, y)	skip
+#include "tso.h"
+
+#ifdef ONE_PROCESS		/* both senders are threads of one process */
+#define LAST(s)	last[0]
+#else
+#define LAST(s)	last[s]
+#endif
+
+#ifdef POLLER
+#define LOCKW(s)	atomic { !lock[s] -> lock[s] = true }
+#define UNLOCKW(s)	lock[s] = false
+bool lock[NS];
+bool hot[NS];			/* polled without the bit */
+#else
+#define LOCKW(s)	skip
+#define UNLOCKW(s)	skip
+#endif
+
+byte pipe;			/* bytes in the kick pipe */
+byte last[NS];			/* epoch last kicked, private to the sender */
+byte posted[NS];		/* ghost: descriptors of post calls that returned */
+byte next[NS];			/* receiver's private index: slots consumed */
+byte st[NS];			/* sender's copy of the status word */
+bool blocked;			/* the receiver is in its blocking read */
+bool lost;			/* ghost */
+#ifdef HOSTILE
+bool ticked;			/* the first tick of this sleep is over */
+#define ASLEEP	(blocked && ticked)
+#else
+#define ASLEEP	blocked
+#endif
+
+#define LOST(s)	(ASLEEP && pipe == 0 && posted[s] > next[s])
+
+inline kick()
+{
+	/* O_NONBLOCK: a full pipe is readable already */
+	d_step {
+		if
+		:: pipe < 2 -> pipe++
+		:: else
+		fi
+	}
+}
+
+proctype sender(byte s)
+{
+	byte k, b;
+
+	do
+	:: k < COUNT(s) ->
+		STORE(s, SLOT(s, k), 1);
+		k++;
+		if
+		:: k < COUNT(s) -> STORE(s, SLOT(s, k), 1); k++
+		:: true
+		fi;
+		atomic {
+#ifndef NO_SENDER_BARRIER
+			FENCE(s);
+#endif
+			LOAD(s, BIT(s), b)
+		}
+		if
+		:: b == 0 -> LOCKED(s, BIT(s), 1)
+		:: else
+		fi;
+		b = 0;
+		LOAD(s, STATE, st[s]);
+		if
+		:: (st[s] & 1) && (st[s] >> 1) != LAST(s) ->
+#ifdef REMEMBER_FIRST
+			LAST(s) = st[s] >> 1;
+			kick()
+#else
+			kick();
+			LAST(s) = st[s] >> 1
+#endif
+		:: else
+		fi;
+		d_step { posted[s] = k; st[s] = 0 }
+	:: else -> break
+	od
+}
+
+/*
+ * An epoch that nobody remembers. A 63-bit counter never repeats, and epochs are only
+ * compared for equality: taking the least unused one leaves the state space finite.
+ */
+inline fresh_epoch()
+{
+	d_step {
+		epoch = 1;
+		do
+		:: epoch == LAST(0) || epoch == LAST(1) || epoch == st[0] >> 1 ||
+		   epoch == st[1] >> 1 || epoch == mem[STATE] >> 1 ||
+		   (sb[R].n > 0 && epoch == sb[R].v[0] >> 1) ||
+		   (sb[R].n > 1 && epoch == sb[R].v[1] >> 1) -> epoch++
+		:: else -> break
+		od
+	}
+}
+
+/* Load the slot due next on wire s. */
+inline peek(s)
+{
+	d_step {
+		if
+		:: next[s] < COUNT(s) -> v = mem[SLOT(s, next[s])]
+		:: else -> v = 0
+		fi
+	}
+}
+
+inline retire(s)
+{
+	atomic {
+		LOCKED(R, BIT(s), 0);
+		hot[s] = false
+	}
+#ifndef NO_RELOOK
+	atomic {
+		peek(s);
+		if
+		:: v -> hot[s] = true; found = true
+		:: else
+		fi;
+		v = 0
+	}
+#endif
+}
+
+/* Serve one wire: directly when hot, else by its bit; or whatever the bit says. */
+inline serve(s, all)
+{
+	if
+	:: hot[s]
+	:: else ->
+		atomic { LOAD(R, BIT(s), v); hot[s] = v || all; v = 0 }
+	fi;
+	if
+	:: hot[s] ->
+		atomic {
+			peek(s);
+			if
+			:: v -> next[s]++; found = true; v = 0
+			:: else -> idle = true
+			fi
+		}
+		if
+		:: idle -> idle = false; retire(s)
+		:: idle = false
+		fi
+	:: else
+	fi
+}
+
+inline sweep(all)
+{
+	w = 0;
+	do
+	:: w < NS ->
+#ifdef SKIP_LOCKED
+		if
+		:: atomic { !lock[w] -> lock[w] = true };
+			serve(w, all);
+			UNLOCKW(w)
+		:: lock[w] -> skip
+		fi;
+#else
+		LOCKW(w);
+		serve(w, all);
+		UNLOCKW(w);
+#endif
+		w++
+	:: else -> break
+	od;
+	w = 0
+}
+
+proctype receiver()
+{
+	byte epoch, v, w;
+	bool found, idle;
+#ifndef POLLER
+	bool hot[NS];
+#endif
+
+	do
+	:: atomic {
+			fresh_epoch();
+			STORE(R, STATE, epoch << 1 | 1);
+			epoch = 0
+		}
+#ifndef NO_RECEIVER_BARRIER
+		FENCE(R);
+#endif
+		found = false;
+		sweep(false);
+		if
+		:: found
+		:: else ->
+			blocked = true;
+#ifdef HOSTILE
+#ifndef NO_FIRST_TICK
+			if
+			:: pipe > 0
+			:: true -> sweep(true)
+			fi;
+#endif
+#endif
+			if
+			:: found
+			:: else ->
+#ifdef HOSTILE
+				ticked = true;
+#endif
+end:				pipe > 0
+			fi;
+			d_step {
+				blocked = false;
+#ifdef HOSTILE
+				ticked = false;
+#endif
+				pipe = 0
+			}
+		fi;
+		/* awake: say so or stay as we are, then serve a turn or none */
+		if
+		:: STORE(R, STATE, 0)	/* active; its epoch matters to nobody */
+		:: true
+		fi;
+#ifndef NO_TURN
+		if
+		:: true
+		:: found = false;
+			sweep(false);
+#ifdef HOSTILE
+			if
+			:: !found -> sweep(true)	/* a kick that finds no bit */
+			:: else
+			fi
+#endif
+		fi
+#endif
+	od
+}
+
+#ifdef POLLER
+/* A second thread of the receiver, in ibv_poll_cq of wire 0. */
+proctype poller()
+{
+	byte v, n;
+
+	do
+	:: n < 2 ->
+		LOCKW(0);
+		atomic {
+			peek(0);
+			if
+			:: v -> next[0]++; hot[0] = true; v = 0
+			:: else
+			fi
+		}
+		UNLOCKW(0);
+		n++
+	:: else -> break
+	od
+}
+#endif
+
+#ifdef HOSTILE
+/* May write every bit that a sender may write, and kick. */
+proctype hostile()
+{
+	byte n;
+
+	do
+	:: n < 2 ->
+		if
+		:: mem[BIT(0)] = 0
+		:: mem[BIT(1)] = 0
+		:: mem[BIT(1)] = 1
+		:: kick()
+		fi;
+		n++
+	:: else -> break
+	od
+}
+#endif
+
+proctype monitor()
+{
+end:	atomic {
+		LOST(0) || LOST(1) -> lost = true;
+		assert(!lost)
+	}
+}
+
+init
+{
+	atomic {
+		run monitor();
+		run receiver();
+		run sender(0);
+		run sender(1);
+		run cpu(0);
+		run cpu(1);
+		run cpu(R);
+#ifdef POLLER
+		run poller();
+#endif
+#ifdef HOSTILE
+		run hostile()
+#endif
+	}
+}
