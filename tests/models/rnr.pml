@@ -35,6 +35,7 @@ inline resend()
 proctype requester()
 {
 	byte snd, part, n, retries;
+	byte waits;			/* ghost: times the timer ran */
 	bool stopped, restart;
 
 	do
@@ -51,7 +52,7 @@ proctype requester()
 	:: atomic { rsp?n -> 
 			/* what was acknowledged before the RNR is complete first */
 			if
-			:: completed < acked -> completed = acked; retries = 0
+			:: completed < acked -> completed = acked; retries = 0; waits = 0
 			:: else
 			fi;
 			assert(n == completed);
@@ -62,15 +63,25 @@ proctype requester()
 		}
 #ifndef HINT_ONLY
 		if
-		:: retries == LIMIT -> failed = n; break
-		:: retries < LIMIT -> retries++
+		:: retries == LIMIT && !hint ->
+			failed = n;
+			assert(waits == LIMIT);
+			break
+		:: retries < LIMIT || hint
 		fi
 #endif
-	:: atomic { completed < acked -> completed = acked; retries = 0 }
+	:: atomic { completed < acked -> completed = acked; retries = 0; waits = 0 }
 	:: completed == M -> break
-	:: stopped && hint -> resend()
+	:: stopped && hint ->
+#ifdef HINT_COUNTS
+		retries = (retries < LIMIT -> retries + 1 : retries);
+#endif
+		resend()
 #ifndef HINT_ONLY
-	:: stopped -> resend()		/* the timer */
+	:: stopped && retries < LIMIT ->	/* the timer */
+		retries++;
+		waits++;
+		resend()
 #endif
 #ifdef RESEND_UNANSWERED
 	:: !stopped && completed < snd && retries < LIMIT ->
