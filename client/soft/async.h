@@ -19,15 +19,18 @@ struct soft_async {
 	pthread_cond_t acked;
 	struct soft_async_event *head, **tail;
 	int fd;
+	struct soft_async *next; /* of all contexts */
 };
 
 int soft_async_init(struct soft_async *async);
 void soft_async_deinit(struct soft_async *async);
 /* @object is the ibv_qp, ibv_cq, ibv_srq pointer, NULL for a port event. Never blocks. */
 void soft_async_raise(struct soft_async *async, enum ibv_event_type type, void *object, int port);
+/* The same for the context that the daemon calls @context, if it is open. */
+void soft_async_raise_context(uint32_t context, enum ibv_event_type type, int port);
 /* ibv_get_async_event() and ibv_ack_async_event() for this context; 0 or -1 with errno. */
 int soft_async_get(struct soft_async *async, struct ibv_async_event *event);
-/* @delivered and @acked are the object's own counters; drops its queued events, then waits. */
+/* Drops the object's queued events, then waits until those that were delivered are acknowledged. */
 void soft_async_drop(struct soft_async *async, void *object);
 void soft_async_ack(struct soft_async *async, const struct ibv_async_event *event);
 

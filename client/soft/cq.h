@@ -6,6 +6,7 @@
 #ifndef SOFT_CQ_H
 #define SOFT_CQ_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,7 +23,17 @@ struct soft_cqe {
 	uint64_t timestamp;	/* ns, CLOCK_MONOTONIC_RAW: taken when queued */
 	struct soft_qp *qp;	/* for purging */
 	bool solicited;
+	/* Of a send: a place in the SQ is free again when the program has read the CQE (or it was dropped). */
+	_Atomic uint64_t *freed;
+	uint64_t freed_to;
 };
+
+/* The CQE leaves the ring (CQ lock held). */
+static inline void soft_cqe_taken(const struct soft_cqe *cqe)
+{
+	if (cqe->freed)
+		atomic_store_explicit(cqe->freed, cqe->freed_to, memory_order_release);
+}
 
 struct soft_channel {
 	struct ibv_comp_channel channel;
@@ -44,15 +55,16 @@ struct soft_cq {
 	_Atomic unsigned users;
 	struct soft_lock lock;
 	struct soft_cqe *ring;
-	uint32_t size, head, tail, count; /* size: power of two above cqe; count: CQEs in it */
+	uint32_t size, head, tail; /* size: a power of two, cqe and above */
+	_Atomic uint32_t count;	   /* CQEs in it; written under the lock, looked at without it */
 	int armed;	 /* 0, 1: next, 2: next solicited */
 	bool overrun, ignore_overrun;
 	unsigned events, queued; /* delivered, not yet acknowledged; waiting in the channel */
 	struct soft_cq *event_next, **event_prev;
 	uint64_t wc_flags;
-	struct soft_cqe current; /* of start_poll() */
-	uint32_t polled;
-	bool polling;
+	/* of start_poll(): */
+	struct soft_lock poll_lock; /* held until end_poll(); outermost */
+	struct soft_cqe current;
 };
 
 static inline struct soft_cq *soft_cq_of(struct ibv_cq *cq)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Locks of the data path. An object under a thread domain has `off` set and takes none; the branch costs 0.4 ns where
- * the lock costs 20 (limits.md 8). Order, outermost first: sq lock, rq lock (of the same or another QP), srq lock,
+ * Locks of the data path. An object under a thread domain says so (`single`): its program uses it from one thread at a
+ * time. But whoever makes progress serves it too, so the lock stays until that is kept out otherwise. Order, outermost first: sq lock, rq lock (of the same or another QP), srq lock,
  * cq lock, channel lock. Never two locks of one kind, but sq → rq as written. No control call under any of them.
  */
 #ifndef SOFT_LOCK_H
@@ -12,10 +12,10 @@
 
 struct soft_lock {
 	pthread_mutex_t mutex;
-	bool off;
+	bool single;
 };
 
-static inline void soft_lock_init(struct soft_lock *lock, bool off)
+static inline void soft_lock_init(struct soft_lock *lock, bool single)
 {
 	pthread_mutexattr_t attr;
 
@@ -25,7 +25,7 @@ static inline void soft_lock_init(struct soft_lock *lock, bool off)
 #endif
 	pthread_mutex_init(&lock->mutex, &attr);
 	pthread_mutexattr_destroy(&attr);
-	lock->off = off;
+	lock->single = single;
 }
 
 static inline void soft_lock_deinit(struct soft_lock *lock)
@@ -35,19 +35,17 @@ static inline void soft_lock_deinit(struct soft_lock *lock)
 
 static inline void soft_lock(struct soft_lock *lock)
 {
-	if (!lock->off)
-		pthread_mutex_lock(&lock->mutex);
+	pthread_mutex_lock(&lock->mutex);
 }
 
 static inline bool soft_trylock(struct soft_lock *lock)
 {
-	return lock->off || pthread_mutex_trylock(&lock->mutex) == 0;
+	return pthread_mutex_trylock(&lock->mutex) == 0;
 }
 
 static inline void soft_unlock(struct soft_lock *lock)
 {
-	if (!lock->off)
-		pthread_mutex_unlock(&lock->mutex);
+	pthread_mutex_unlock(&lock->mutex);
 }
 
 #endif

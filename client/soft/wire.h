@@ -40,6 +40,7 @@ struct lane_out {
 	uint64_t pos;	 /* next slot to write */
 	uint64_t taken;	 /* as the peer published it, checked: never ahead of pos, never back */
 	int16_t *chunks; /* chunk held by each slot, -1: none; freed when taken passes it */
+	unsigned held;	 /* chunks in it */
 };
 
 struct lane_in {
@@ -62,10 +63,19 @@ struct wire {
 	struct lane_out req_out, resp_out;
 	struct lane_in req_in, resp_in;
 	struct soft_qp *qp; /* NULL: datagram wire */
-	/* private to pair.c and rt.c: hot list, tick bookkeeping */
-	struct wire *hot_next, **hot_prev;
+	/* private to the runtime */
+	_Atomic uint64_t seen_state; /* the peer's half state at the last wire_look() */
+	_Atomic uint64_t seen_acked; /* theirs->acked at the last wire_acked() */
+	uint32_t seen_recvs;
+	unsigned idle, tries;
+	_Atomic unsigned want;	/* WANT_* bits set in mine->want_space */
+	_Atomic bool released;
+	_Atomic bool hot;	/* in the hot set (loopback: or on its way there) */
+	_Atomic bool watched;
+	uint64_t watch_pos, watch_since;
 	uint64_t tick_req, tick_resp, tick_acked;
-	unsigned idle;
+	bool tick_pending;
+	struct wire *ready_next, *watch_next, *garbage_next;
 	void *owner; /* of a datagram wire: struct datagram_peer */
 };
 
@@ -104,7 +114,7 @@ void wire_ack(struct wire *wire, uint64_t acked);
 /* Publishes resp_in.pos (sq lock). */
 void wire_resp_ack(struct wire *wire);
 /* What the peer has acknowledged (sq lock). The caller checks it against what it sent. */
-uint64_t wire_acked(const struct wire *wire);
+uint64_t wire_acked(struct wire *wire);
 
 /* --- space and notice -------------------------------------------------------------------------------------------- */
 /* "Tell me when there is space": sets my want flag with a full barrier; the caller must look at the space again. */

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Copies to and from program memory. Why they are not plain memcpy: programs poll the last byte of a message, so it
+ * has to land last; and a fault in the progress thread would be a signal in a thread that the program does not know.
+ */
+#include "client/soft/copy.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "client/soft/rt.h"
+
+/* How many of @n bytes to @dst go last: the aligned eight that end the range, or what the end has of an unaligned one. */
+static size_t tail_of(const void *dst, size_t n)
+{
+	size_t tail = ((uintptr_t)dst + n) & 7;
+
+	if (!tail)
+		tail = 8;
+	return tail < n ? tail : n;
+}
+
+/* @n <= 8. An aligned eight is one store; less is stored upwards, so that the last byte is the last. */
+static void store_tail(uint8_t *dst, const uint8_t *src, size_t n)
+{
+	if (n == 8 && ((uintptr_t)dst & 7) == 0) {
+		uint64_t word;
+
+		memcpy(&word, src, 8);
+		__atomic_store_n((uint64_t *)(void *)dst, word, __ATOMIC_RELEASE);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		__atomic_store_n(dst + i, src[i], i + 1 == n ? __ATOMIC_RELEASE : __ATOMIC_RELAXED);
+}
+
+void copy_ordered(void *dst, const void *src, size_t n)
+{
+	if (n == 0)
+		return;
+
+	size_t tail = tail_of(dst, n);
+
+	if (n > tail)
+		memcpy(dst, src, n - tail);
+	store_tail((uint8_t *)dst + n - tail, (const uint8_t *)src + n - tail, tail);
+}
+
+static int copy_guarded(void *to, const void *from, size_t n, bool write)
+{
+	struct iovec local = { write ? (void *)(uintptr_t)from : to, n };
+	struct iovec remote = { write ? to : (void *)(uintptr_t)from, n };
+
+	while (n) {
+		ssize_t done = write ? process_vm_writev(getpid(), &local, 1, &remote, 1, 0) :
+				       process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done < 0 && (errno == EPERM || errno == ENOSYS))
+			return -ENOSYS;
+		if (done <= 0)
+			return -EFAULT;
+		n -= (size_t)done;
+		local.iov_base = (char *)local.iov_base + done;
+		remote.iov_base = (char *)remote.iov_base + done;
+		local.iov_len = remote.iov_len = n;
+	}
+	return 0;
+}
+
+int copy_to_program(void *dst, const void *src, size_t n)
+{
+	if (n == 0)
+		return 0;
+	if (!rt_in_progress_thread()) {
+		copy_ordered(dst, src, n);
+		return 0;
+	}
+
+	size_t tail = tail_of(dst, n);
+	int r = copy_guarded(dst, src, n - tail, true);
+
+	if (r == 0)
+		r = copy_guarded((uint8_t *)dst + n - tail, (const uint8_t *)src + n - tail, tail, true);
+	if (r == -ENOSYS) { /* a sandbox that forbids the call: the manual says what a stale region does then */
+		copy_ordered(dst, src, n);
+		return 0;
+	}
+	return r;
+}
+
+int copy_from_program(void *dst, const void *src, size_t n)
+{
+	int r = n && rt_in_progress_thread() ? copy_guarded(dst, src, n, false) : -ENOSYS;
+
+	if (r == -ENOSYS) {
+		memcpy(dst, src, n);
+		r = 0;
+	}
+	return r;
+}

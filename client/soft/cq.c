@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Completion queues: a ring of CQEs in this process's memory, under one lock. A poll that finds nothing makes progress
+ * for the whole process and looks once more, so a program that polls needs no other thread.
+ */
+#include "client/soft/cq.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/soft/buf.h"
+#include "client/soft/cq_private.h"
+#include "client/soft/rt.h"
+#include "client/soft/rt_private.h"
+
+#define CQ_TIMESTAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+
+static uint32_t ring_size(uint32_t cqe)
+{
+	uint32_t size = 1;
+
+	while (size < cqe)
+		size <<= 1;
+	return size;
+}
+
+int soft_cq_init(struct soft_cq *cq, uint32_t cqe, bool single_threaded)
+{
+	if (cqe == 0 || cqe > 1u << 26)
+		return -EINVAL;
+	cq->size = ring_size(cqe);
+	cq->ring = buf_alloc(cq->parent_domain, cq->size * sizeof(*cq->ring), BUF_CQ);
+	if (!cq->ring)
+		return -ENOMEM;
+	cq->v.cq.cqe = (int)cqe;
+	cq->head = cq->tail = 0;
+	atomic_init(&cq->count, 0);
+	cq->armed = 0;
+	cq->overrun = false;
+	cq->events = cq->queued = 0;
+	cq->event_next = NULL;
+	cq->event_prev = NULL;
+	soft_lock_init(&cq->lock, single_threaded);
+	soft_lock_init(&cq->poll_lock, single_threaded);
+	return 0;
+}
+
+void soft_cq_deinit(struct soft_cq *cq)
+{
+	buf_free(cq->parent_domain, cq->ring, BUF_CQ);
+	cq->ring = NULL;
+	soft_lock_deinit(&cq->lock);
+	soft_lock_deinit(&cq->poll_lock);
+}
+
+/* The lock is held by who stores. */
+static void set_count(struct soft_cq *cq, uint32_t count)
+{
+	atomic_store_explicit(&cq->count, count, memory_order_relaxed);
+}
+
+static uint32_t get_count(const struct soft_cq *cq)
+{
+	return atomic_load_explicit(&cq->count, memory_order_relaxed);
+}
+
+int soft_cq_resize(struct soft_cq *cq, uint32_t cqe)
+{
+	if (cqe == 0 || cqe > 1u << 26)
+		return -EINVAL;
+
+	uint32_t size = ring_size(cqe);
+	struct soft_cqe *ring = buf_alloc(cq->parent_domain, size * sizeof(*ring), BUF_CQ);
+	struct soft_cqe *old = ring;
+	int r = -EINVAL; /* fewer than are in it */
+
+	if (!ring)
+		return -ENOMEM;
+	soft_lock(&cq->lock);
+	if (get_count(cq) <= cqe) {
+		uint32_t n = get_count(cq);
+
+		for (uint32_t i = 0; i < n; i++)
+			ring[i] = cq->ring[(cq->tail + i) & (cq->size - 1)];
+		old = cq->ring;
+		cq->ring = ring;
+		cq->size = size;
+		cq->tail = 0;
+		cq->head = n;
+		cq->v.cq.cqe = (int)cqe;
+		r = 0;
+	}
+	soft_unlock(&cq->lock);
+	buf_free(cq->parent_domain, old, BUF_CQ);
+	return r;
+}
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec now;
+
+	clock_gettime(id, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool fires(const struct soft_cq *cq, const struct soft_cqe *cqe)
+{
+	return cq->armed == 1 || (cq->armed == 2 && (cqe->solicited || cqe->wc.status != IBV_WC_SUCCESS));
+}
+
+/* Room for one more, or false. Lock held. */
+static bool make_room(struct soft_cq *cq)
+{
+	if (get_count(cq) < (uint32_t)cq->v.cq.cqe)
+		return true;
+	if (!cq->ignore_overrun) {
+		cq->overrun = true;
+		return false;
+	}
+	soft_cqe_taken(&cq->ring[cq->tail++ & (cq->size - 1)]); /* as a device overwrites the oldest */
+	set_count(cq, get_count(cq) - 1);
+	return true;
+}
+
+void soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe)
+{
+	bool failed = false;
+
+	soft_lock(&cq->lock);
+	if (!cq->overrun) {
+		failed = !make_room(cq);
+		if (!failed) {
+			struct soft_cqe *slot = &cq->ring[cq->head++ & (cq->size - 1)];
+
+			*slot = *cqe;
+			if (cq->wc_flags & CQ_TIMESTAMPS)
+				slot->timestamp = clock_ns(CLOCK_MONOTONIC_RAW);
+			set_count(cq, get_count(cq) + 1);
+			if (cq->armed && fires(cq, cqe)) {
+				cq->armed = 0;
+				if (cq->channel)
+					channel_fire(cq->channel, cq);
+			}
+		}
+	}
+	soft_unlock(&cq->lock);
+	if (failed)
+		soft_async_raise(&cq->ctx->async, IBV_EVENT_CQ_ERR, &cq->v.cq, 0);
+}
+
+void soft_cq_purge(struct soft_cq *cq, const struct soft_qp *qp)
+{
+	uint32_t kept = 0, n;
+
+	soft_lock(&cq->lock);
+	n = get_count(cq);
+	for (uint32_t i = 0; i < n; i++) {
+		struct soft_cqe *cqe = &cq->ring[(cq->tail + i) & (cq->size - 1)];
+
+		if (cqe->qp != qp)
+			cq->ring[(cq->tail + kept++) & (cq->size - 1)] = *cqe;
+	}
+	cq->head = cq->tail + kept;
+	set_count(cq, kept);
+	soft_unlock(&cq->lock);
+}
+
+static int pop_many(struct soft_cq *cq, int max, struct ibv_wc *wc)
+{
+	int n;
+
+	if (get_count(cq) == 0)
+		return 0;
+	soft_lock(&cq->lock);
+	n = (int)get_count(cq);
+	if (n > max)
+		n = max;
+	for (int i = 0; i < n; i++) {
+		const struct soft_cqe *cqe = &cq->ring[cq->tail++ & (cq->size - 1)];
+
+		wc[i] = cqe->wc;
+		soft_cqe_taken(cqe);
+	}
+	set_count(cq, get_count(cq) - (uint32_t)n);
+	soft_unlock(&cq->lock);
+	return n;
+}
+
+bool cq_pop(struct soft_cq *cq, struct soft_cqe *cqe)
+{
+	bool got;
+
+	if (get_count(cq) == 0)
+		return false;
+	soft_lock(&cq->lock);
+	got = get_count(cq) > 0;
+	if (got) {
+		*cqe = cq->ring[cq->tail++ & (cq->size - 1)];
+		soft_cqe_taken(cqe);
+		set_count(cq, get_count(cq) - 1);
+	}
+	soft_unlock(&cq->lock);
+	return got;
+}
+
+bool cq_pop_progress(struct soft_cq *cq, struct soft_cqe *cqe)
+{
+	if (cq_pop(cq, cqe))
+		return true;
+	rt_idle_poll();
+	rt_progress();
+	return cq_pop(cq, cqe);
+}
+
+int soft_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
+{
+	struct soft_cq *cq = soft_cq_of(ibcq);
+	int got;
+
+	if (rt_is_child())
+		return -EIO;
+	got = pop_many(cq, n, wc);
+	if (got || n <= 0)
+		return got;
+	rt_idle_poll();
+	rt_progress();
+	return pop_many(cq, n, wc);
+}
+
+int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
+{
+	struct soft_cq *cq = soft_cq_of(ibcq);
+
+	if (rt_is_child())
+		return EIO;
+	soft_lock(&cq->lock);
+	/* A request for the next completion is not weakened by a later one for solicited completions. */
+	if (cq->armed != 1)
+		cq->armed = solicited_only ? 2 : 1;
+	soft_unlock(&cq->lock);
+	rt_armed();
+	return 0;
+}

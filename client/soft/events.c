@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the daemon tells this process (segments, wires, deaths), and what the runtime asks it without waiting. The
+ * progress thread alone reads and writes the event socket; other threads queue and wake it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/control/control.h"
+#include "client/soft/qp.h"
+#include "client/soft/rt_private.h"
+
+#define EARLY_MAX 1024u
+
+struct request {
+	struct request *next;
+	uint16_t op;
+	uint32_t serial, peer; /* of PEER_RESOLVE: until its answer */
+	union {
+		Vsd__WireReleaseRequest release;
+		Vsd__PeerResolveRequest resolve;
+		Vsd__SegmentGetRequest segment;
+		ProtobufCMessage base;
+	};
+	uint8_t dgid[16];
+};
+
+/* Wires that came before their segment, whose fds were lost and asked for again. */
+struct early_wire {
+	struct early_wire *next;
+	Vsd__EvWire event;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct request *head, **tail; /* to be sent */
+	struct request *asked;	      /* sent, answer awaited; the progress thread's */
+	struct early_wire *early;
+	unsigned n_early;
+} q = { .lock = PTHREAD_MUTEX_INITIALIZER, .tail = &q.head };
+
+static struct request *request_new(uint16_t op)
+{
+	struct request *request = calloc(1, sizeof(*request));
+
+	if (request)
+		request->op = op;
+	else
+		control_debug("a request to the daemon is lost: no memory");
+	return request;
+}
+
+static void request_queue(struct request *request)
+{
+	pthread_mutex_lock(&q.lock);
+	*q.tail = request;
+	q.tail = &request->next;
+	pthread_mutex_unlock(&q.lock);
+	if (!rt_in_progress_thread())
+		sleep_wake();
+}
+
+void events_release(uint32_t segment, uint32_t wire, uint32_t gen)
+{
+	struct request *request = request_new(VSD__OP__OP_WIRE_RELEASE);
+
+	if (!request)
+		return;
+	vsd__wire_release_request__init(&request->release);
+	request->release.segment = segment;
+	request->release.wire = wire;
+	request->release.generation = gen;
+	request_queue(request);
+}
+
+void rt_resolve(struct soft_context *ctx, uint32_t qpn, uint32_t peer, uint16_t dlid, const union ibv_gid *dgid)
+{
+	struct request *request = request_new(VSD__OP__OP_PEER_RESOLVE);
+
+	if (!request)
+		return;
+	vsd__peer_resolve_request__init(&request->resolve);
+	request->peer = peer;
+	request->resolve.context = ctx->id;
+	request->resolve.qpn = qpn;
+	request->resolve.dlid = dlid;
+	if (dgid) {
+		memcpy(request->dgid, dgid->raw, sizeof(request->dgid));
+		request->resolve.has_dgid = true;
+		request->resolve.dgid.data = request->dgid;
+		request->resolve.dgid.len = sizeof(request->dgid);
+	}
+	request_queue(request);
+}
+
+static void segment_ask(uint32_t segment)
+{
+	struct request *request = request_new(VSD__OP__OP_SEGMENT_GET);
+
+	if (!request)
+		return;
+	vsd__segment_get_request__init(&request->segment);
+	request->segment.segment = segment;
+	request_queue(request);
+}
+
+/* A resolve that cannot succeed any more. */
+static void resolve_failed(const struct request *request)
+{
+	if (request->op == VSD__OP__OP_PEER_RESOLVE)
+		datagram_attached(request->peer, NULL);
+}
+
+void events_send(void)
+{
+	for (;;) {
+		pthread_mutex_lock(&q.lock);
+
+		struct request *request = q.head;
+
+		pthread_mutex_unlock(&q.lock);
+		if (!request)
+			return;
+
+		int r = rt.events < 0 ? -ENOTCONN :
+					control_event_send(rt.events, request->op, &request->base, &request->serial);
+
+		if (r == -EAGAIN) {
+			sleep_arm(rt_now() + 10 * TICK_NS);
+			return;
+		}
+		pthread_mutex_lock(&q.lock);
+		q.head = request->next;
+		if (!q.head)
+			q.tail = &q.head;
+		pthread_mutex_unlock(&q.lock);
+		if (r == 0 && request->op == VSD__OP__OP_PEER_RESOLVE) {
+			request->next = q.asked;
+			q.asked = request;
+			continue;
+		}
+		if (r < 0) {
+			bool entered = rt_enter();
+
+			resolve_failed(request);
+			rt_leave(entered);
+		}
+		free(request);
+	}
+}
+
+/* --- what comes ------------------------------------------------------------------------------------------------------ */
+
+static void early_add(const Vsd__EvWire *event)
+{
+	struct early_wire *early = q.n_early < EARLY_MAX ? calloc(1, sizeof(*early)) : NULL;
+
+	if (!early) {
+		events_release(event->segment, event->wire, event->generation);
+		return;
+	}
+	early->event = *event;
+	early->next = q.early;
+	q.early = early;
+	q.n_early++;
+}
+
+static void early_attach(uint32_t segment)
+{
+	for (struct early_wire **at = &q.early; *at;) {
+		struct early_wire *early = *at;
+
+		if (early->event.segment != segment) {
+			at = &early->next;
+			continue;
+		}
+		*at = early->next;
+		q.n_early--;
+		wire_attach(&early->event);
+		free(early);
+	}
+}
+
+/* False: the event was about a wire that is not attached yet. */
+static bool early_drop(const Vsd__EvWireGone *gone)
+{
+	for (struct early_wire **at = &q.early; *at; at = &(*at)->next) {
+		struct early_wire *early = *at;
+
+		if (early->event.segment != gone->segment || early->event.wire != gone->wire ||
+		    early->event.generation != gone->generation || early->event.local_qpn != gone->local_qpn)
+			continue;
+		*at = early->next;
+		q.n_early--;
+		events_release(gone->segment, gone->wire, gone->generation);
+		free(early);
+		return true;
+	}
+	return false;
+}
+
+static void on_segment(struct control_event *in)
+{
+	const Vsd__EvSegment *event = (const void *)in->message;
+
+	if (in->fds_lost || in->fds.n < 4) {
+		segment_ask(event->segment);
+		return;
+	}
+
+	int mem = fdlist_steal(&in->fds, 0), pidfd = fdlist_steal(&in->fds, 1);
+	int kick = fdlist_steal(&in->fds, 2), page = fdlist_steal(&in->fds, 3);
+
+	if (pair_add(event, mem, pidfd, kick, page) == 0)
+		early_attach(event->segment);
+}
+
+static void on_wire(struct control_event *in)
+{
+	const Vsd__EvWire *event = (const void *)in->message;
+
+	if (wire_attach(event) == -ENXIO)
+		early_add(event);
+}
+
+static void on_wire_gone(struct control_event *in)
+{
+	const Vsd__EvWireGone *event = (const void *)in->message;
+	struct wire *wire = wire_find(event->segment, event->wire, event->generation, event->local_qpn);
+
+	if (!wire) {
+		early_drop(event);
+		return;
+	}
+	__atomic_store_n(&wire->peer_closed, true, __ATOMIC_RELAXED);
+	if (wire->qp)
+		qp_wire_gone(wire->qp, wire, event->reason != VSD__GONE_REASON__GONE_CLOSED);
+	else
+		datagram_gone(wire);
+}
+
+static void on_peer_gone(struct control_event *in)
+{
+	const Vsd__EvPeerGone *event = (const void *)in->message;
+
+	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next)
+		if (pair->segment == event->segment)
+			pair_died(pair);
+}
+
+static void on_async(struct control_event *in)
+{
+	const Vsd__EvAsync *event = (const void *)in->message;
+
+	soft_async_raise_context(event->context, (enum ibv_event_type)event->event, (int)event->port);
+}
+
+static void on_answer(struct control_event *in)
+{
+	const Vsd__PeerResolveReply *reply = (const void *)in->message;
+
+	if (in->op != VSD__OP__OP_PEER_RESOLVE) {
+		if (in->status)
+			control_debug("the daemon refused a request (%u): %s", in->op, strerror(in->status));
+		return;
+	}
+	for (struct request **at = &q.asked; *at; at = &(*at)->next) {
+		struct request *request = *at;
+
+		if (request->serial != in->serial)
+			continue;
+		*at = request->next;
+		/* On success the wire came before, or was there already. */
+		if (in->status || !reply || reply->peer != request->peer)
+			resolve_failed(request);
+		free(request);
+		return;
+	}
+}
+
+static const struct {
+	int kind;
+	void (*handle)(struct control_event *event);
+	bool message; /* needs one */
+} handlers[] = {
+	{ CONTROL_SEGMENT, on_segment, true },	   { CONTROL_WIRE, on_wire, true },
+	{ CONTROL_WIRE_GONE, on_wire_gone, true }, { CONTROL_PEER_GONE, on_peer_gone, true },
+	{ CONTROL_ASYNC, on_async, true },	   { CONTROL_ANSWER, on_answer, false },
+};
+
+bool events_read(void)
+{
+	struct control_event event;
+	int r;
+
+	while ((r = control_event_read(rt.events, &event)) == 1) {
+		for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++)
+			if (handlers[i].kind == event.kind && (event.message || !handlers[i].message))
+				handlers[i].handle(&event);
+		control_event_deinit(&event);
+	}
+	return r == 0;
+}
+
+static void requests_free(struct request *request)
+{
+	while (request) {
+		struct request *next = request->next;
+
+		free(request);
+		request = next;
+	}
+}
+
+void events_deinit(void)
+{
+	requests_free(q.head);
+	requests_free(q.asked);
+	q.head = q.asked = NULL;
+	q.tail = &q.head;
+	while (q.early) {
+		struct early_wire *next = q.early->next;
+
+		free(q.early);
+		q.early = next;
+	}
+	q.n_early = 0;
+}

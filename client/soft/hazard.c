@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Hazard slots: what an executing thread of ours touches in a peer, and what peers touch in us (datapath.md 4). Both
+ * sides have a full barrier between their store and their look, so one of the two always sees the other.
+ */
+#include "client/soft/rt_private.h"
+
+struct vsd_hazard *pair_hazard_enter(struct pair *pair, uint32_t key, uint32_t peer_qpn)
+{
+	_Atomic uint32_t *used = &pair->priv->hazards;
+	uint32_t now = atomic_load_explicit(used, memory_order_relaxed);
+	unsigned i;
+
+	do {
+		if (now == (1u << VSD_HAZARDS) - 1)
+			return NULL;
+		i = (unsigned)__builtin_ctz(~now);
+	} while (!atomic_compare_exchange_weak(used, &now, now | 1u << i));
+
+	struct vsd_hazard *hazard = &pair->mem->sides[pair->side].hazards[i];
+
+	atomic_store_explicit(&hazard->qpn, peer_qpn, memory_order_relaxed);
+	atomic_store_explicit(&hazard->key, 1ull << 32 | key, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	return hazard;
+}
+
+void pair_hazard_leave(struct pair *pair, struct vsd_hazard *hazard)
+{
+	unsigned i = (unsigned)(hazard - pair->mem->sides[pair->side].hazards);
+
+	atomic_store_explicit(&hazard->key, 0, memory_order_release);
+	atomic_store_explicit(&hazard->qpn, 0, memory_order_release);
+	atomic_fetch_and(&pair->priv->hazards, ~(1u << i));
+}
+
+static bool side_clear(const struct vsd_side *side, uint32_t key, uint32_t qpn)
+{
+	for (unsigned i = 0; i < VSD_HAZARDS; i++) {
+		const struct vsd_hazard *hazard = &side->hazards[i];
+
+		if (key && atomic_load_explicit(&hazard->key, memory_order_acquire) == (1ull << 32 | key))
+			return false;
+		if (qpn && atomic_load_explicit(&hazard->qpn, memory_order_acquire) == qpn)
+			return false;
+	}
+	return true;
+}
+
+bool pair_hazards_clear(uint32_t key, uint32_t qpn)
+{
+	bool clear = true;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	pthread_mutex_lock(&rt.pairs_lock);
+	for (const struct pair *pair = rt.pairs; pair && clear; pair = pair->priv->next) {
+		/* As the daemon granted it: a right that we took away ourselves binds the peer to nothing. */
+		if (!(pair->priv->granted & (VSD__ENGINE_RIGHT__ENGINE_CMA | VSD__ENGINE_RIGHT__ENGINE_MAP)) ||
+		    atomic_load(&pair->dead))
+			continue;
+		clear = side_clear(&pair->mem->sides[!pair->side], key, qpn);
+	}
+	for (unsigned side = 0; side < 2 && clear && rt.loop[side].mem; side++)
+		clear = side_clear(&rt.loop[side].mem->sides[side], key, qpn);
+	pthread_mutex_unlock(&rt.pairs_lock);
+	return clear;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Memory regions by key. Lookups take no lock: a thread counts itself into the key's slot, then looks whether the
+ * object is there; who closes takes the object out, then waits for the count (both with full barriers).
+ */
+#include "client/soft/mr.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "client/control/control.h"
+#include "client/soft/mr_private.h"
+#include "client/soft/page.h"
+#include "client/soft/rt.h"
+#include "client/soft/wire.h"
+
+#define LEAF_SHIFT 10
+#define LEAF (1u << LEAF_SHIFT)
+#define LEAVES ((1u << 24) >> LEAF_SHIFT)
+
+#define WAIT_SPIN 50000ull
+#define WAIT_SAY 1000000000ull
+#define WAIT_END 10000000000ull
+
+static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct key_slot *_Atomic leaves[LEAVES];
+
+struct key_slot *key_slot_get(uint32_t key)
+{
+	struct key_slot *leaf = atomic_load_explicit(&leaves[key >> (8 + LEAF_SHIFT)], memory_order_acquire);
+
+	return leaf ? &leaf[(key >> 8) % LEAF] : NULL;
+}
+
+struct key_slot *key_slot_make(uint32_t key)
+{
+	struct key_slot *_Atomic *at = &leaves[key >> (8 + LEAF_SHIFT)];
+
+	pthread_mutex_lock(&grow_lock);
+	if (!atomic_load(at))
+		atomic_store(at, (struct key_slot *)calloc(LEAF, sizeof(struct key_slot)));
+	pthread_mutex_unlock(&grow_lock);
+	return key_slot_get(key);
+}
+
+int key_wait(struct key_slot *slot, uint32_t key)
+{
+	uint64_t start = 0;
+	bool said = false;
+
+	while (atomic_load(&slot->users) || (key && !pair_hazards_clear(key, 0))) {
+		uint64_t now = rt_now();
+
+		if (!start)
+			start = now;
+		if (now - start > WAIT_END)
+			return -EBUSY;
+		if (!said && now - start > WAIT_SAY) {
+			control_debug("key 0x%x is still in use after 1 s: is the peer stopped?", key);
+			said = true;
+		}
+		rt_progress(); /* the user may be a state machine that waits for its turn */
+		if (now - start > WAIT_SPIN) {
+			struct timespec pause = { .tv_nsec = 50000 };
+
+			nanosleep(&pause, NULL);
+		}
+	}
+	return 0;
+}
+
+int mr_open(struct soft_mr *mr)
+{
+	struct key_slot *slot = key_slot_make(mr->key);
+
+	if (!slot)
+		return -ENOMEM;
+	atomic_store(&mr->windows, 0);
+	atomic_store(&slot->object, (uintptr_t)mr);
+	page_key_open(mr);
+	return 0;
+}
+
+int mr_close(struct soft_mr *mr)
+{
+	struct key_slot *slot = key_slot_get(mr->key);
+	int r;
+
+	if (!slot || atomic_load(&slot->object) != (uintptr_t)mr)
+		return 0;
+	if (atomic_load(&mr->windows))
+		return -EBUSY;
+	atomic_store(&slot->object, 0);
+	page_key_close(mr->key);
+	r = key_wait(slot, mr->key);
+	/* A bind may have been inside while the slot was closed. */
+	if (r == 0 && atomic_load(&mr->windows))
+		r = -EBUSY;
+	if (r < 0) {
+		atomic_store(&slot->object, (uintptr_t)mr);
+		page_key_open(mr);
+	}
+	return r;
+}
+
+/* The bytes [addr, addr+length) are within [start, start+size). */
+static bool within(uint64_t addr, uint64_t length, uint64_t start, uint64_t size)
+{
+	return addr >= start && addr - start <= size && length <= size - (addr - start);
+}
+
+static int mr_check(const struct soft_mr *mr, uint32_t key, const struct soft_pd *pd, uint64_t addr, uint64_t length,
+		    unsigned access, bool remote, void **ptr)
+{
+	if (mr->key != key || mr->pd->base != pd->base)
+		return -EINVAL;
+	if (mr->null) {
+		*ptr = NULL;
+		return remote ? -EINVAL : 0;
+	}
+	if ((mr->access & access) != access)
+		return -EACCES;
+	if (!within(addr, length, mr->iova, mr->mr.length))
+		return -ERANGE;
+	*ptr = (uint8_t *)mr->mr.addr + (addr - mr->iova);
+	return 0;
+}
+
+int mr_ref(uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr, uint64_t length,
+	   unsigned access, bool remote, struct mr_ref *ref, void **ptr)
+{
+	ref->mr = NULL;
+	ref->mw = NULL;
+	*ptr = NULL;
+	if (length == 0)
+		return 0;
+
+	struct key_slot *slot = key_slot_get(key);
+	int r = -EINVAL;
+
+	if (!slot)
+		return r;
+	atomic_fetch_add(&slot->users, 1);
+
+	uintptr_t object = atomic_load(&slot->object);
+
+	if (object & 1) {
+		struct soft_mw *mw = (void *)(object - 1);
+
+		if (remote && qp)
+			r = mw_check(mw, key, pd, qp, addr, length, access, ptr);
+		if (r == 0) {
+			ref->mw = mw;
+			ref->mr = mw->mr;
+		}
+	} else if (object) {
+		ref->mr = (void *)object;
+		r = mr_check(ref->mr, key, pd, addr, length, access, remote, ptr);
+	}
+	if (r < 0) {
+		ref->mr = NULL;
+		key_slot_leave(slot);
+	}
+	return r;
+}
+
+void mr_unref(struct mr_ref *ref)
+{
+	if (ref->mw)
+		key_slot_leave(key_slot_get(ref->mw->mw.rkey));
+	if (ref->mr)
+		key_slot_leave(key_slot_get(ref->mr->key));
+	ref->mr = NULL;
+	ref->mw = NULL;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The key table, shared by regions and windows.
+ */
+#ifndef SOFT_MR_PRIVATE_H
+#define SOFT_MR_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "client/soft/mr.h"
+
+/* A key index. It is never freed, so a thread may count itself in before it knows whether the object is still there. */
+struct key_slot {
+	_Atomic uintptr_t object; /* struct soft_mr, or struct soft_mw | 1; 0: closed */
+	_Atomic uint32_t users;
+};
+
+/* The slot of a key; NULL: no key of that range was ever open. */
+struct key_slot *key_slot_get(uint32_t key);
+/* Makes it. NULL: no memory. */
+struct key_slot *key_slot_make(uint32_t key);
+
+static inline void key_slot_leave(struct key_slot *slot)
+{
+	atomic_fetch_sub_explicit(&slot->users, 1, memory_order_release);
+}
+
+/* Waits until nobody of ours is in the slot and no peer's hazard names @key (0: do not ask). -EBUSY after 10 s. */
+int key_wait(struct key_slot *slot, uint32_t key);
+
+/* The checks of a window; the slot's user is the caller's. On success the region behind it has a user too. */
+int mw_check(struct soft_mw *mw, uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr,
+	     uint64_t length, unsigned access, void **ptr);
+
+#endif

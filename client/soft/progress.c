@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Progress: one round serves the hot wires, what the ready bits name, the run queue and due timers. One thread at a
+ * time; a second one leaves at once, since the first looks at the same things.
+ *
+ * The hot set. A wire in it keeps its ready bit set, so its sender does not touch the bit, and is looked at directly.
+ * Retiring it clears the bit with a full barrier and looks once more: either the sender sees the bit clear and sets it,
+ * or this look sees what it sent.
+ */
+#include <sched.h>
+
+#include "client/soft/qp.h"
+#include "client/soft/rt_private.h"
+
+#define ROUND_WIRES 64u	    /* wires taken from ready bits in one round */
+#define ROUND_RUNS 64u	    /* QPs of the run queue */
+#define ROUND_PAIRS 32u
+#define CLOCK_ROUNDS 64u    /* idle rounds between two looks at the clock */
+#define RETIRE_FEW 1048576u /* idle rounds after which a hot wire retires, when few are hot ... */
+#define RETIRE_MANY 1024u   /* ... and when many are */
+#define HOT_FEW 4u
+#define RECV_TRIES 16u
+
+/* --- ready bits ------------------------------------------------------------------------------------------------------ */
+
+static _Atomic uint64_t *ready_word(const struct wire *wire)
+{
+	return &wire->pair->mem->sides[wire->pair->side].ready[wire->index / 64];
+}
+
+static uint64_t ready_bit(const struct wire *wire)
+{
+	return 1ull << (wire->index % 64);
+}
+
+/* As a sender marks it. */
+static void mark_self(struct wire *wire)
+{
+	atomic_fetch_or(ready_word(wire), ready_bit(wire));
+	atomic_fetch_or(&wire->pair->mem->sides[wire->pair->side].summary, 1ull << (wire->index / 64));
+}
+
+/* loop_lock held. */
+static void loop_push(struct wire *wire)
+{
+	atomic_store(&wire->hot, true);
+	wire->ready_next = rt.loop_ready;
+	rt.loop_ready = wire;
+	atomic_store(&rt.loop_any, true);
+}
+
+void loop_mark(struct wire *wire)
+{
+	pthread_mutex_lock(&rt.loop_lock);
+	if (wire->other && !atomic_load(&wire->other->hot))
+		loop_push(wire->other);
+	pthread_mutex_unlock(&rt.loop_lock);
+	sleep_wake_if_asleep();
+}
+
+/* --- hot set --------------------------------------------------------------------------------------------------------- */
+
+static void hot_remove(unsigned i)
+{
+	rt.hot[i] = rt.hot[--rt.n_hot];
+}
+
+/* Takes a wire out of the hot set; what came meanwhile is found by its bit. */
+static void hot_retire(unsigned i)
+{
+	struct wire *wire = rt.hot[i];
+
+	hot_remove(i);
+	if (!wire->pair->segment) {
+		pthread_mutex_lock(&rt.loop_lock);
+		atomic_store(&wire->hot, false);
+		atomic_thread_fence(memory_order_seq_cst);
+		if (wire_pending(wire))
+			loop_push(wire);
+		pthread_mutex_unlock(&rt.loop_lock);
+		return;
+	}
+	atomic_store_explicit(&wire->hot, false, memory_order_relaxed);
+	atomic_fetch_and(ready_word(wire), ~ready_bit(wire));
+	atomic_thread_fence(memory_order_seq_cst);
+	if (wire_pending(wire))
+		mark_self(wire);
+}
+
+static void hot_add(struct wire *wire)
+{
+	if (rt.n_hot == HOT_MAX) {
+		unsigned victim = rt.rounds % HOT_MAX;
+
+		for (unsigned i = 0; i < HOT_MAX; i++)
+			if (rt.hot[i]->idle > rt.hot[victim]->idle)
+				victim = i;
+		hot_retire(victim);
+	}
+	atomic_store_explicit(&wire->hot, true, memory_order_relaxed);
+	wire->idle = 0;
+	wire->tick_pending = false;
+	rt.hot[rt.n_hot++] = wire;
+}
+
+void progress_adopt(struct wire *wire)
+{
+	if (wire->pair->segment) {
+		atomic_fetch_or(ready_word(wire), ready_bit(wire));
+		hot_add(wire);
+		return;
+	}
+	pthread_mutex_lock(&rt.loop_lock);
+	if (!atomic_load(&wire->hot))
+		loop_push(wire);
+	pthread_mutex_unlock(&rt.loop_lock);
+}
+
+static void list_drop(struct wire **list, struct wire *wire)
+{
+	for (; *list; list = &(*list)->ready_next)
+		if (*list == wire) {
+			*list = wire->ready_next;
+			return;
+		}
+}
+
+void progress_forget_wire(struct wire *wire)
+{
+	for (unsigned i = 0; i < rt.n_hot; i++)
+		if (rt.hot[i] == wire) {
+			hot_remove(i);
+			break;
+		}
+	if (wire->pair->segment) {
+		atomic_fetch_and(ready_word(wire), ~ready_bit(wire));
+	} else {
+		pthread_mutex_lock(&rt.loop_lock);
+		list_drop(&rt.loop_ready, wire);
+		pthread_mutex_unlock(&rt.loop_lock);
+	}
+	pthread_mutex_lock(&rt.watch_lock);
+	for (struct wire **at = &rt.watched; *at; at = &(*at)->watch_next)
+		if (*at == wire) {
+			*at = wire->watch_next;
+			break;
+		}
+	pthread_mutex_unlock(&rt.watch_lock);
+}
+
+/* --- serving ----------------------------------------------------------------------------------------------------------- */
+
+static bool wire_serve(struct wire *wire)
+{
+	uint32_t recvs = atomic_load_explicit(&wire->theirs->recvs, memory_order_relaxed);
+	bool did;
+
+	if (atomic_load_explicit(&wire->released, memory_order_relaxed))
+		return false;
+	wire_look(wire);
+	if (wire->kind == VSD__WIRE_KIND__WIRE_DGRAM)
+		did = datagram_service(wire);
+	else
+		did = wire->qp && qp_service(wire->qp, wire);
+	/* A hint: seen when something came of it, or nothing did for some turns (its QP may have been busy). */
+	if (recvs != wire->seen_recvs && (did || ++wire->tries > RECV_TRIES)) {
+		wire->seen_recvs = recvs;
+		wire->tries = 0;
+	}
+	return did;
+}
+
+static bool serve_hot(void)
+{
+	bool did = false;
+
+	for (unsigned i = 0; i < rt.n_hot;) {
+		struct wire *wire = rt.hot[i];
+
+		if (wire_pending(wire) && wire_serve(wire)) {
+			wire->idle = 0;
+			did = true;
+		} else if (++wire->idle > (rt.n_hot <= HOT_FEW ? RETIRE_FEW : RETIRE_MANY)) {
+			hot_retire(i);
+			continue;
+		}
+		i++;
+	}
+	return did;
+}
+
+static bool serve_new(struct wire *wire)
+{
+	hot_add(wire);
+	return wire_serve(wire);
+}
+
+static bool take_loop(void)
+{
+	bool did = false;
+
+	for (unsigned n = 0; atomic_load_explicit(&rt.loop_any, memory_order_relaxed); n++) {
+		if (n == ROUND_WIRES) {
+			rt.leftover = true;
+			break;
+		}
+		pthread_mutex_lock(&rt.loop_lock);
+
+		struct wire *wire = rt.loop_ready;
+
+		if (wire)
+			rt.loop_ready = wire->ready_next;
+		if (!rt.loop_ready)
+			atomic_store(&rt.loop_any, false);
+		pthread_mutex_unlock(&rt.loop_lock);
+		if (wire)
+			did |= serve_new(wire);
+	}
+	return did;
+}
+
+/* The wires of one word of ready bits that are not hot. False: @budget is used up. */
+static bool take_word(struct pair *pair, unsigned i, unsigned *budget, bool *did)
+{
+	_Atomic uint64_t *word = &pair->mem->sides[pair->side].ready[i];
+	uint64_t bits = atomic_load_explicit(word, memory_order_acquire);
+
+	for (; bits; bits &= bits - 1) {
+		uint32_t index = i * 64 + (unsigned)__builtin_ctzll(bits);
+		struct wire *wire = index < pair->priv->n_wires ? pair->priv->wires[index] : NULL;
+
+		if (!wire) {
+			/* Nobody's. A wire that is attached later looks for itself. */
+			atomic_fetch_and(word, ~(1ull << (index % 64)));
+			continue;
+		}
+		if (atomic_load_explicit(&wire->hot, memory_order_relaxed) || atomic_load(&wire->released))
+			continue;
+		if (*budget == 0)
+			return false;
+		--*budget;
+		*did |= serve_new(wire);
+	}
+	return true;
+}
+
+static bool take_pair(struct pair *pair, bool sweep, unsigned *budget)
+{
+	struct vsd_side *side = &pair->mem->sides[pair->side];
+	uint64_t summary = atomic_load_explicit(&side->summary, memory_order_relaxed);
+	bool did = false;
+
+	if (!summary && !sweep)
+		return false;
+	if (summary)
+		summary = atomic_exchange(&side->summary, 0);
+	if (sweep)
+		summary = UINT64_MAX;
+	for (; summary; summary &= summary - 1)
+		if (!take_word(pair, (unsigned)__builtin_ctzll(summary), budget, &did)) {
+			atomic_fetch_or(&side->summary, summary);
+			rt.leftover = true;
+			break;
+		}
+	return did;
+}
+
+static bool take_ready(bool sweep)
+{
+	unsigned budget = ROUND_WIRES, looked = 0;
+	static struct pair *from; /* under the progress lock; a stale one is found by walking the list */
+	struct pair *pair = rt.pairs;
+	bool did = false;
+
+	if (!pair)
+		return false;
+	if (!sweep && pair->priv->next) {
+		while (pair && pair != from)
+			pair = pair->priv->next;
+		if (!pair)
+			pair = rt.pairs;
+	}
+	for (struct pair *start = pair; looked < ROUND_PAIRS || sweep; looked++) {
+		did |= take_pair(pair, sweep, &budget);
+		pair = pair->priv->next ? pair->priv->next : rt.pairs;
+		if (pair == start)
+			break;
+	}
+	from = pair;
+	return did;
+}
+
+static bool run_queue(void)
+{
+	bool did = false;
+
+	for (unsigned n = 0; atomic_load_explicit(&rt.run_any, memory_order_relaxed); n++) {
+		if (n == ROUND_RUNS) {
+			rt.leftover = true;
+			break;
+		}
+		pthread_mutex_lock(&rt.run_lock);
+
+		struct soft_qp *qp = rt.run_head;
+
+		if (qp) {
+			rt.run_head = qp->run_next;
+			if (!rt.run_head) {
+				rt.run_tail = &rt.run_head;
+				atomic_store(&rt.run_any, false);
+			}
+			atomic_store(&qp->run_queued, false);
+		}
+		pthread_mutex_unlock(&rt.run_lock);
+		if (!qp)
+			break;
+		qp_run(qp);
+		did = true;
+	}
+	return did;
+}
+
+void rt_run_later(struct soft_qp *qp)
+{
+	if (atomic_load_explicit(&qp->run_queued, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&rt.run_lock);
+	if (!atomic_exchange(&qp->run_queued, true)) {
+		qp->run_next = NULL;
+		*rt.run_tail = qp;
+		rt.run_tail = &qp->run_next;
+		atomic_store(&rt.run_any, true);
+	}
+	pthread_mutex_unlock(&rt.run_lock);
+	if (!rt_inside())
+		sleep_wake_if_asleep();
+}
+
+static void run_remove(struct soft_qp *qp)
+{
+	pthread_mutex_lock(&rt.run_lock);
+	for (struct soft_qp **at = &rt.run_head; *at; at = &(*at)->run_next)
+		if (*at == qp) {
+			*at = qp->run_next;
+			if (rt.run_tail == &qp->run_next)
+				rt.run_tail = at;
+			break;
+		}
+	if (!rt.run_head)
+		atomic_store(&rt.run_any, false);
+	atomic_store(&qp->run_queued, false);
+	pthread_mutex_unlock(&rt.run_lock);
+}
+
+void rt_forget_qp(struct soft_qp *qp)
+{
+	bool entered = rt_enter();
+
+	run_remove(qp);
+	rt_leave(entered);
+	while (!rt_inside() && atomic_load(&qp->refs))
+		sched_yield();
+}
+
+/* --- untaken descriptors ----------------------------------------------------------------------------------------------- */
+
+void watch_add(struct wire *wire)
+{
+	if (atomic_exchange(&wire->watched, true))
+		return;
+	pthread_mutex_lock(&rt.watch_lock);
+	wire->watch_since = 0;
+	wire->watch_next = rt.watched;
+	rt.watched = wire;
+	atomic_store(&rt.watch_any, true);
+	pthread_mutex_unlock(&rt.watch_lock);
+}
+
+/* True when there is nothing to watch any more. A peer that is not there, or stopped, is kicked once a millisecond. */
+static bool watch_look(struct wire *wire, uint64_t now)
+{
+	uint64_t taken = atomic_load_explicit(&wire->theirs->req_taken, memory_order_relaxed);
+	uint64_t pos = __atomic_load_n(&wire->req_out.pos, __ATOMIC_RELAXED);
+
+	if (taken == pos || wire->peer_closed || wire->broken || atomic_load(&wire->pair->dead))
+		return true;
+	if (!wire->peer_open || wire->watch_since == 0 || taken != wire->watch_pos) {
+		wire->watch_pos = taken;
+		wire->watch_since = now;
+	} else if (now > wire->watch_since && now - wire->watch_since > UNTAKEN_NS) {
+		wire_kick(wire);
+		wire->watch_since = now + TICK_NS;
+	}
+	return false;
+}
+
+static void watch_all(uint64_t now)
+{
+	pthread_mutex_lock(&rt.watch_lock);
+	for (struct wire **at = &rt.watched; *at;) {
+		struct wire *wire = *at;
+
+		if (watch_look(wire, now)) {
+			*at = wire->watch_next;
+			atomic_store(&wire->watched, false);
+		} else {
+			at = &wire->watch_next;
+		}
+	}
+	atomic_store(&rt.watch_any, rt.watched != NULL);
+	pthread_mutex_unlock(&rt.watch_lock);
+}
+
+/* --- rounds -------------------------------------------------------------------------------------------------------------- */
+
+static bool round_clock(void)
+{
+	if (!timer_any() && !atomic_load_explicit(&rt.watch_any, memory_order_relaxed))
+		return false;
+
+	uint64_t now = rt_now();
+
+	if (atomic_load_explicit(&rt.watch_any, memory_order_relaxed))
+		watch_all(now);
+	return timer_fire_due(now);
+}
+
+static bool round_any(bool sweep, bool clock)
+{
+	bool did;
+
+	rt.leftover = false;
+	did = serve_hot();
+	did |= take_loop();
+	did |= take_ready(sweep);
+	did |= run_queue();
+	if (clock)
+		did |= round_clock();
+	wire_collect();
+	return did;
+}
+
+bool progress_round(void)
+{
+	rt.rounds += 1;
+	return round_any(false, rt.rounds % CLOCK_ROUNDS == 0);
+}
+
+bool rt_progress(void)
+{
+	bool did, left;
+
+	if (!atomic_load_explicit(&rt.running, memory_order_relaxed) ||
+	    atomic_load_explicit(&rt.waiters, memory_order_relaxed) || pthread_mutex_trylock(&rt.progress) != 0)
+		return false;
+	atomic_store_explicit(&rt.holder, __builtin_thread_pointer(), memory_order_relaxed);
+	did = progress_round();
+	left = rt.leftover || atomic_load_explicit(&rt.run_any, memory_order_relaxed);
+	atomic_store_explicit(&rt.holder, NULL, memory_order_relaxed);
+	pthread_mutex_unlock(&rt.progress);
+	/* This thread may not come back. */
+	if (left)
+		sleep_wake_if_asleep();
+	return did;
+}
+
+bool progress_wait(bool sweep)
+{
+	bool entered = rt_enter();
+	bool did = round_any(sweep, true);
+
+	did |= rt.leftover || atomic_load_explicit(&rt.run_any, memory_order_relaxed);
+	rt_leave(entered);
+	return did;
+}
+
+/* The wire has work, and had it at the last tick, and nobody did any of it. */
+static bool outlived(struct wire *wire)
+{
+	uint64_t req = wire->req_in.pos, resp = wire->resp_in.pos, acked = atomic_load(&wire->seen_acked);
+	bool pending = wire_pending(wire);
+	bool old = pending && wire->tick_pending && wire->tick_req == req && wire->tick_resp == resp &&
+		   wire->tick_acked == acked;
+
+	wire->tick_pending = pending;
+	wire->tick_req = req;
+	wire->tick_resp = resp;
+	wire->tick_acked = acked;
+	return old;
+}
+
+void progress_tick(void)
+{
+	bool entered = rt_enter(), old = false;
+
+	for (unsigned i = 0; i < rt.n_hot; i++)
+		old |= outlived(rt.hot[i]);
+	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next) {
+		uint64_t summary = atomic_load_explicit(&pair->mem->sides[pair->side].summary, memory_order_relaxed);
+
+		old |= summary & pair->priv->summary_then;
+		pair->priv->summary_then = summary;
+	}
+	/* What this process has for itself (loopback, the run queue, timers) it left to nobody. */
+	old |= take_loop();
+	old |= run_queue();
+	old |= round_clock();
+	for (unsigned n = 0; old && n < 16; n++)
+		old = round_any(false, false);
+	wire_collect();
+	rt_leave(entered);
+}

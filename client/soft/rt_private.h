@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of the runtime have among themselves: the one struct rt, the hot set, segments and their pools.
+ *
+ * Locks: rt.progress is held by the one thread that serves wires, fires timers and handles the daemon's events; the
+ * tables of pairs and wires change only under it. It is outermost, taken with trylock on the data path, and never while
+ * a lock of an object is held, but by trylock. All others here are leaves, and guard what stands beside them.
+ */
+#ifndef SOFT_RT_PRIVATE_H
+#define SOFT_RT_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "client/soft/rt.h"
+#include "client/soft/wire.h"
+#include "proto/ring_abi.h"
+#include "proto/verbsd.pb-c.h"
+
+#define HOT_MAX 16u		 /* wires polled directly */
+#define SPIN_NS 50000u		 /* about one wake-up */
+#define TICK_NS 1000000u
+#define IDLE_TICKS 10u		 /* ticks without an empty poll after which the process is asleep */
+#define FLIP_POLLS 256u		 /* so many empty polls ... */
+#define FLIP_NS 5000000u	 /* ... within this time make the process active */
+#define UNTAKEN_NS 50000u	 /* a descriptor untaken for so long: kick */
+#define ALIVE_NS 1000000000u	 /* between two looks at the peers' liveness words */
+
+struct pool_state {
+	_Atomic uint64_t free, populated; /* a bit a chunk */
+};
+
+/* A chunk that a released wire left behind: the peer may still read it. */
+struct pool_stray {
+	struct pool_stray *next;
+	const struct vsd_half *theirs;
+	uint64_t state; /* the peer's half state while it may read */
+	uint64_t pos;
+	int16_t chunk;
+	uint8_t kind;
+};
+
+struct pair_private {
+	struct pair *next;
+	uint64_t size;		  /* of the segment */
+	uint32_t granted;	  /* engines as the daemon said */
+	uint32_t n_wires;
+	struct wire **wires;	  /* by index */
+	unsigned attached;	  /* wires in it */
+	_Atomic uint64_t kicked;  /* the peer's state word at the last kick */
+	_Atomic uint32_t hazards; /* own hazard slots in use */
+	struct pool_state pools[2];
+	pthread_mutex_t pool_lock; /* guards the waiters and strays */
+	struct soft_qp *waiters, **waiters_tail;
+	_Atomic bool waiting; /* there are some */
+	struct pool_stray *strays;
+	uint64_t summary_then; /* at the last tick */
+	bool gone;	/* its death was handled */
+};
+
+struct rt {
+	_Atomic bool running;
+	struct vsd_page *page;
+	const struct vsd_map *map;
+	uint64_t *guard;
+	uint32_t peer;
+	int events, kick, epoll, wake, timer;
+	pthread_t thread;
+	_Atomic bool stop;
+	bool many_cpus;
+
+	pthread_mutex_t progress;
+	_Atomic unsigned waiters; /* threads that wait for it: polls keep out */
+	_Atomic(void *) holder;	  /* its owner's thread pointer */
+	unsigned rounds;
+	struct wire *hot[HOT_MAX];
+	unsigned n_hot;
+	bool leftover; /* the last round stopped at its bound */
+	struct pair *pairs;
+	pthread_mutex_t pairs_lock; /* for those who look at the pairs without the progress lock */
+	struct pair loop[2];
+
+	pthread_mutex_t loop_lock;
+	struct wire *loop_ready;
+	_Atomic bool loop_any;
+
+	pthread_mutex_t run_lock;
+	struct soft_qp *run_head, **run_tail;
+	_Atomic bool run_any;
+
+	pthread_mutex_t watch_lock;
+	struct wire *watched;
+	_Atomic bool watch_any;
+
+	pthread_mutex_t garbage_lock;
+	struct wire *garbage;
+	_Atomic bool garbage_any;
+
+	/* sleep.c */
+	pthread_mutex_t state_lock;
+	_Atomic uint64_t state; /* as in the page */
+	_Atomic uint64_t self_kicked;
+	_Atomic bool polling;	/* empty polls made the process active */
+	bool leader, kick_given;
+	_Atomic uint64_t idle_polls;
+	_Atomic uint64_t flip_start;
+	_Atomic unsigned flip_count;
+	_Atomic uint64_t left_at; /* when the last blocked thread went back to the program */
+	pthread_mutex_t arm_lock;
+	uint64_t armed; /* deadline of the timerfd, 0: none */
+};
+
+extern struct rt rt;
+
+static inline bool rt_inside(void)
+{
+	return atomic_load_explicit(&rt.holder, memory_order_relaxed) == __builtin_thread_pointer();
+}
+
+/* --- rt.c ---------------------------------------------------------------------------------------------------------- */
+/* The progress lock, waited for; nests in a thread that holds it (leave returns what enter gave). */
+bool rt_enter(void);
+void rt_leave(bool entered);
+/* Maps @fd shared, MADV_DONTFORK and MADV_DONTDUMP. NULL, errno. */
+void *rt_map(int fd, size_t size, bool write);
+/* Makes the pages of [addr, addr+size) present, with an error instead of a signal. 0 or a negative errno. */
+int rt_populate(void *addr, size_t size);
+
+/* --- progress.c ---------------------------------------------------------------------------------------------------- */
+/* One round; progress lock held. */
+bool progress_round(void);
+/* A round with the lock waited for. @sweep: looks at every ready bit, not at the summaries alone. */
+bool progress_wait(bool sweep);
+/* One tick of the active process: serves what outlived a tick. */
+void progress_tick(void);
+/* Puts a wire that was attached into the hot set. Progress lock held. */
+void progress_adopt(struct wire *wire);
+void progress_forget_wire(struct wire *wire);
+/* True when the peer left something in the wire that was not looked at. */
+bool wire_pending(struct wire *wire);
+/* Marks a wire of this process itself as ready. */
+void loop_mark(struct wire *wire);
+void watch_add(struct wire *wire);
+
+/* --- timer.c --------------------------------------------------------------------------------------------------------- */
+bool timer_fire_due(uint64_t now);
+/* The earliest deadline, or 0. */
+uint64_t timer_next(void);
+bool timer_any(void);
+
+/* --- sleep.c --------------------------------------------------------------------------------------------------------- */
+int sleep_init(void);
+void sleep_deinit(void);
+void *sleep_thread(void *arg);
+/* The timerfd fires at @deadline or before. */
+void sleep_arm(uint64_t deadline);
+/* Wakes the progress thread, if the process is asleep and was not woken since. */
+void sleep_wake_if_asleep(void);
+void sleep_wake(void);
+/* A CQ was armed: the program is about to wait for an event. */
+void rt_armed(void);
+
+/* --- events.c ---------------------------------------------------------------------------------------------------------- */
+/* Reads what the daemon sent. False: it is gone. */
+bool events_read(void);
+/* Sends what other threads asked for. */
+void events_send(void);
+void events_deinit(void);
+void events_release(uint32_t segment, uint32_t wire, uint32_t gen);
+
+/* --- pair.c ---------------------------------------------------------------------------------------------------------- */
+int pair_loop_init(void);
+void pair_loop_deinit(void);
+/* Takes the fds over, whatever it returns. */
+int pair_add(const Vsd__EvSegment *event, int mem, int pidfd, int kick, int page);
+struct pair *pair_find(uint32_t segment, unsigned side);
+/* Looks at the peers' liveness words. */
+void pair_look_alive(void);
+void pair_died(struct pair *pair);
+/* Frees pairs of dead peers that have no wires any more. Progress lock held. */
+void pair_collect(void);
+void pair_remove_all(void);
+/* Chunks that a wire holds when it is released. */
+void pool_strand(struct wire *wire);
+void pool_release(struct pair *pair, enum pool_kind kind, struct lane_out *lane, uint64_t taken);
+
+/* --- attach.c ---------------------------------------------------------------------------------------------------------- */
+/* -ENXIO: the segment is not there (yet). */
+int wire_attach(const Vsd__EvWire *event);
+struct wire *wire_find(uint32_t segment, uint32_t index, uint32_t gen, uint32_t local_qpn);
+/* Frees released wires. Progress lock held. */
+void wire_collect(void);
+
+/* --- qp_table.c ------------------------------------------------------------------------------------------------------ */
+/* Some QP is left. */
+bool qp_table_any(void);
+
+/* --- fork.c -------------------------------------------------------------------------------------------------------------- */
+int fork_init(void);
+
+#endif

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sleeping and waking (datapath.md 5). The process is "active" while threads of it poll, or while one that was woken
+ * works off what came; else it is "asleep", and who sends to it kicks it, once per sleep epoch.
+ *
+ *	falling asleep	store asleep with a new epoch, full barrier, look at everything, block
+ *	sending		publish, full barrier, load the state, kick if asleep and not kicked in this epoch
+ *
+ * One thread reads the kick pipe: the first that blocks for an event, else the progress thread. The pipe goes back to
+ * the progress thread lazily, with the tick: a program that takes one event after the other does not pay for it.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/poll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "client/control/control.h"
+#include "client/soft/count.h"
+#include "client/soft/rt_private.h"
+
+/* epoll data of our own fds; anything else is a pair, by its pidfd. */
+enum { ON_WAKE = 1, ON_TIMER = 2, ON_EVENTS = 4, ON_KICK = 8, ON_MAX = 16 };
+
+static __thread bool progress_thread;
+
+bool rt_in_progress_thread(void)
+{
+	return progress_thread;
+}
+
+/* --- the state word ---------------------------------------------------------------------------------------------------- */
+
+static bool asleep(void)
+{
+	return atomic_load_explicit(&rt.state, memory_order_relaxed) & 1;
+}
+
+static void state_store(uint64_t state)
+{
+	atomic_store(&rt.state, state);
+	atomic_store(&rt.page->state, state);
+}
+
+/* The caller then looks at everything, and blocks. */
+static void fall_asleep(void)
+{
+	pthread_mutex_lock(&rt.state_lock);
+	state_store(((atomic_load(&rt.state) >> 1) + 1) << 1 | 1);
+	pthread_mutex_unlock(&rt.state_lock);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void stay_awake(void)
+{
+	if (!asleep())
+		return;
+	pthread_mutex_lock(&rt.state_lock);
+	state_store(atomic_load(&rt.state) & ~1ull);
+	pthread_mutex_unlock(&rt.state_lock);
+}
+
+void sleep_wake(void)
+{
+	if (atomic_load_explicit(&rt.running, memory_order_relaxed) && !progress_thread)
+		count_add(rt.wake);
+}
+
+void sleep_wake_if_asleep(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+
+	uint64_t state = atomic_load_explicit(&rt.state, memory_order_relaxed);
+
+	if (state & 1 && atomic_load_explicit(&rt.self_kicked, memory_order_relaxed) != state &&
+	    atomic_exchange(&rt.self_kicked, state) != state)
+		sleep_wake();
+}
+
+void sleep_arm(uint64_t deadline)
+{
+	pthread_mutex_lock(&rt.arm_lock);
+	if (rt.timer >= 0 && (!rt.armed || deadline < rt.armed)) {
+		struct itimerspec at = { .it_value = { .tv_sec = (time_t)(deadline / 1000000000u),
+						       .tv_nsec = (long)(deadline % 1000000000u) } };
+
+		rt.armed = deadline;
+		timerfd_settime(rt.timer, TFD_TIMER_ABSTIME, &at, NULL);
+	}
+	pthread_mutex_unlock(&rt.arm_lock);
+}
+
+/* --- polling ------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * A program that polls empty again and again makes the process active; the timer then starts the ticks, so this costs
+ * no wake-up. A few empty polls between events, as event-driven programs make them, do not add up: blocking and
+ * arming start the count anew.
+ */
+void rt_idle_poll(void)
+{
+	uint64_t polls = atomic_load_explicit(&rt.idle_polls, memory_order_relaxed);
+
+	atomic_store_explicit(&rt.idle_polls, polls + 1, memory_order_relaxed);
+	if (atomic_load_explicit(&rt.polling, memory_order_relaxed) && !asleep())
+		return;
+
+	unsigned n = atomic_load_explicit(&rt.flip_count, memory_order_relaxed);
+
+	atomic_store_explicit(&rt.flip_count, n + 1, memory_order_relaxed);
+	if (n == 0)
+		atomic_store_explicit(&rt.flip_start, rt_now(), memory_order_relaxed);
+	if (n < FLIP_POLLS)
+		return;
+
+	uint64_t now = rt_now();
+
+	atomic_store_explicit(&rt.flip_count, 0, memory_order_relaxed);
+	if (now - atomic_load_explicit(&rt.flip_start, memory_order_relaxed) > FLIP_NS ||
+	    !atomic_load_explicit(&rt.running, memory_order_relaxed))
+		return;
+	atomic_store(&rt.polling, true);
+	stay_awake();
+	sleep_arm(now + TICK_NS);
+}
+
+void rt_armed(void)
+{
+	atomic_store_explicit(&rt.flip_count, 0, memory_order_relaxed);
+	if (!atomic_load_explicit(&rt.polling, memory_order_relaxed) || !atomic_load(&rt.running)) {
+		rt_progress();
+		return;
+	}
+	/* It polled, and goes over to events: not ten milliseconds of ticks first. */
+	atomic_store(&rt.polling, false);
+	fall_asleep();
+	progress_wait(true);
+}
+
+/* Serves everything until nothing came for a while, and falls asleep. */
+static void work_off(void)
+{
+	bool more;
+
+	do {
+		uint64_t now = rt_now(), end = now + SPIN_NS;
+
+		stay_awake();
+		do {
+			if (progress_wait(false))
+				end = rt_now() + SPIN_NS;
+			else
+				sched_yield();
+		} while (rt.many_cpus && rt_now() < end && !atomic_load(&rt.stop));
+		if (atomic_load(&rt.polling) || atomic_load(&rt.stop))
+			return;
+		fall_asleep();
+		more = progress_wait(true);
+	} while (more);
+}
+
+/* --- a thread that blocks for an event --------------------------------------------------------------------------------------- */
+
+static bool readable(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) != 0; /* an error too: the caller's read() says which */
+}
+
+/* About one wake-up's length of progress before sleeping. */
+static bool block_spin(int fd)
+{
+	uint64_t end = rt_now() + SPIN_NS;
+
+	stay_awake();
+	do {
+		for (unsigned i = 0; i < 16; i++)
+			if (rt_progress())
+				break;
+		if (readable(fd))
+			return true;
+	} while (rt.many_cpus && rt_now() < end);
+	return false;
+}
+
+static void drain_kick(void)
+{
+	char bytes[512];
+
+	while (syscall(SYS_read, rt.kick, bytes, sizeof(bytes)) == sizeof(bytes))
+		;
+	rt_count(VSD_COUNT_WAKEUPS, 1);
+}
+
+static void watch_fd(int op, int fd, uint64_t tag)
+{
+	struct epoll_event watch = { .events = EPOLLIN, .data.u64 = tag };
+
+	if (epoll_ctl(rt.epoll, op, fd, &watch) < 0 && errno != EEXIST && errno != ENOENT)
+		control_debug("epoll: %s", strerror(errno));
+}
+
+/* True: this thread reads the kick pipe now. */
+static bool lead_enter(void)
+{
+	bool lead;
+
+	pthread_mutex_lock(&rt.state_lock);
+	lead = !rt.leader;
+	rt.leader = true;
+	if (lead && rt.kick_given) {
+		watch_fd(EPOLL_CTL_DEL, rt.kick, ON_KICK);
+		rt.kick_given = false;
+	}
+	pthread_mutex_unlock(&rt.state_lock);
+	return lead;
+}
+
+/*
+ * Back to the program, or cancelled. Until it blocks again nobody kicks; the progress thread takes over when that takes
+ * longer than a tick.
+ */
+static void lead_leave(void *lead)
+{
+	uint64_t now = rt_now();
+
+	if (!*(bool *)lead)
+		return;
+	pthread_mutex_lock(&rt.state_lock);
+	rt.leader = false;
+	pthread_mutex_unlock(&rt.state_lock);
+	atomic_store(&rt.left_at, now);
+	stay_awake();
+	sleep_arm(now + TICK_NS);
+}
+
+/* poll(2) is never restarted; read(2) on a uverbs file would be, if all handlers ask for it. */
+static bool restarts(void)
+{
+	for (int sig = 1; sig < NSIG; sig++) {
+		struct sigaction action;
+
+		if (sigaction(sig, NULL, &action) < 0 || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN)
+			continue;
+		if (!(action.sa_flags & SA_RESTART))
+			return false;
+	}
+	return true;
+}
+
+static int block_sleep(int fd, bool lead)
+{
+	for (;;) {
+		struct pollfd p[2] = { { .fd = fd, .events = POLLIN }, { .fd = rt.kick, .events = POLLIN } };
+
+		if (lead && !atomic_load(&rt.polling)) {
+			fall_asleep();
+			while (progress_wait(true))
+				;
+		}
+
+		int n = poll(p, lead ? 2 : 1, -1);
+
+		if (n < 0 && !(errno == EINTR && restarts()))
+			return -1;
+		if (n > 0 && p[0].revents)
+			return 0;
+		if (n > 0 && p[1].revents) {
+			drain_kick();
+			if (block_spin(fd))
+				return 0;
+		}
+	}
+}
+
+int rt_block(int fd)
+{
+	atomic_store_explicit(&rt.flip_count, 0, memory_order_relaxed);
+	if (!atomic_load(&rt.running)) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+
+		return poll(&p, 1, -1) < 0 ? -1 : 0;
+	}
+	if (block_spin(fd))
+		return 0;
+
+	bool lead = lead_enter();
+	int r;
+
+	pthread_cleanup_push(lead_leave, &lead);
+	r = block_sleep(fd, lead);
+	pthread_cleanup_pop(1);
+	return r;
+}
+
+/* --- the progress thread ------------------------------------------------------------------------------------------------------ */
+
+static void drain_timer(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&rt.arm_lock);
+	rt.armed = 0;
+	while (read(rt.timer, &n, sizeof(n)) < 0 && errno == EINTR)
+		;
+	pthread_mutex_unlock(&rt.arm_lock);
+}
+
+static void drain_wake(void)
+{
+	uint64_t n;
+
+	while (read(rt.wake, &n, sizeof(n)) < 0 && errno == EINTR)
+		;
+}
+
+/* Waits for the next things to do. */
+static unsigned wait_for_work(void)
+{
+	struct epoll_event events[16];
+	int n = epoll_wait(rt.epoll, events, 16, -1);
+	unsigned what = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.u64 < ON_MAX) {
+			what |= (unsigned)events[i].data.u64;
+			continue;
+		}
+
+		bool entered = rt_enter();
+
+		pair_died(events[i].data.ptr);
+		rt_leave(entered);
+		what |= ON_WAKE;
+	}
+	return what;
+}
+
+/* The kick pipe comes back when nobody is blocked; false: somebody is. */
+static bool take_kick_back(void)
+{
+	bool mine;
+
+	pthread_mutex_lock(&rt.state_lock);
+	mine = !rt.leader;
+	if (mine && !rt.kick_given) {
+		watch_fd(EPOLL_CTL_ADD, rt.kick, ON_KICK);
+		rt.kick_given = true;
+	}
+	pthread_mutex_unlock(&rt.state_lock);
+	return mine;
+}
+
+static void read_events(void)
+{
+	bool entered = rt_enter();
+
+	if (!events_read()) {
+		control_debug("the daemon is gone; connections that exist go on");
+		watch_fd(EPOLL_CTL_DEL, rt.events, ON_EVENTS);
+		control_lost();
+	}
+	rt_leave(entered);
+}
+
+static void look_alive(uint64_t now)
+{
+	static uint64_t looked; /* the progress thread's */
+
+	if (now - looked < ALIVE_NS)
+		return;
+	looked = now;
+
+	bool entered = rt_enter();
+
+	pair_look_alive();
+	rt_leave(entered);
+}
+
+/* A tick while threads poll. */
+static void polling_tick(void)
+{
+	static uint64_t polls_then; /* the progress thread's */
+	static unsigned idle_ticks;
+	uint64_t polls = atomic_load_explicit(&rt.idle_polls, memory_order_relaxed);
+
+	progress_tick();
+	idle_ticks = polls != polls_then ? 0 : idle_ticks + 1;
+	polls_then = polls;
+	if (idle_ticks < IDLE_TICKS)
+		return;
+	idle_ticks = 0;
+	atomic_store(&rt.polling, false);
+	work_off();
+}
+
+static void on_timer(void)
+{
+	uint64_t now = rt_now();
+
+	look_alive(now);
+	if (atomic_load(&rt.polling)) {
+		take_kick_back();
+		polling_tick();
+	} else if (asleep()) {
+		progress_wait(false);
+	} else if (now - atomic_load(&rt.left_at) < TICK_NS) {
+		progress_tick(); /* a program that takes one event after the other is at work */
+	} else if (take_kick_back()) {
+		work_off();
+	} else {
+		progress_wait(false);
+	}
+}
+
+static void arm_next(void)
+{
+	uint64_t next = timer_next(), now;
+	bool watch = false;
+
+	pthread_mutex_lock(&rt.pairs_lock);
+	for (const struct pair *pair = rt.pairs; pair && !watch; pair = pair->priv->next)
+		watch = pair->priv->attached;
+	pthread_mutex_unlock(&rt.pairs_lock);
+	now = rt_now();
+	if (watch && (!next || next > now + ALIVE_NS))
+		next = now + ALIVE_NS;
+	if (!asleep() && (!next || next > now + TICK_NS))
+		next = now + TICK_NS;
+	if (next)
+		sleep_arm(next);
+}
+
+void *sleep_thread(void *arg)
+{
+	pthread_mutex_t *alive = arg;
+
+	progress_thread = true;
+	pthread_mutex_lock(alive);
+	while (!atomic_load(&rt.stop)) {
+		unsigned what = wait_for_work();
+
+		if (what & ON_WAKE)
+			drain_wake();
+		if (what & ON_TIMER)
+			drain_timer();
+		if (what & ON_KICK)
+			drain_kick();
+		if (what & ON_EVENTS)
+			read_events();
+		if (what & (ON_WAKE | ON_KICK | ON_EVENTS) && !atomic_load(&rt.stop))
+			work_off();
+		if (what & ON_TIMER)
+			on_timer();
+		events_send();
+		arm_next();
+	}
+	pthread_mutex_unlock(alive);
+	return NULL;
+}
+
+int sleep_init(void)
+{
+	int epoll = epoll_create1(EPOLL_CLOEXEC), wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+
+	rt.epoll = epoll < 0 ? -1 : control_fd_high(epoll);
+	rt.wake = wake < 0 ? -1 : control_fd_high(wake);
+	rt.timer = timer < 0 ? -1 : control_fd_high(timer);
+	if (rt.epoll < 0 || rt.wake < 0 || rt.timer < 0) {
+		sleep_deinit();
+		return -EMFILE;
+	}
+	watch_fd(EPOLL_CTL_ADD, rt.wake, ON_WAKE);
+	watch_fd(EPOLL_CTL_ADD, rt.timer, ON_TIMER);
+	watch_fd(EPOLL_CTL_ADD, rt.events, ON_EVENTS);
+	watch_fd(EPOLL_CTL_ADD, rt.kick, ON_KICK);
+	rt.kick_given = true;
+	rt.leader = false;
+	rt.armed = 0;
+	atomic_store(&rt.polling, false);
+	atomic_store(&rt.flip_count, 0);
+	state_store(1 << 1 | 1);
+	return 0;
+}
+
+void sleep_deinit(void)
+{
+	int *fds[] = { &rt.epoll, &rt.wake, &rt.timer };
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
