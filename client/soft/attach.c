@@ -222,38 +222,47 @@ static int event_sane(struct pair *pair, const Vsd__EvWire *event)
 	return event->wire < pair->priv->n_wires ? 0 : -EPROTO;
 }
 
-int wire_attach(const Vsd__EvWire *event)
+int wire_make(struct pair *pair, const Vsd__EvWire *event, struct wire **wire)
 {
-	uint8_t *base;
-
-	wire_collect(); /* its index may be one that was let go just now */
-
-	struct pair *pair = pair_find(event->segment, event->side);
-
-	if (!pair)
-		return -ENXIO;
-
 	int r = event_sane(pair, event);
+	uint8_t *base;
 
 	if (r == 0 && pair->priv->wires[event->wire])
 		r = -EEXIST;
 	if (r == 0)
 		r = wire_memory(pair, event, &base);
 	if (r < 0)
-		goto failed;
-
-	struct wire *wire = wire_new(pair, event, base);
-
-	if (!wire) {
+		return r;
+	*wire = wire_new(pair, event, base);
+	if (!*wire) {
 		if (!pair->segment)
 			loop_memory_put(event->wire, event->generation);
-		r = -ENOMEM;
-		goto failed;
+		return -ENOMEM;
 	}
-	pair->priv->wires[event->wire] = wire;
+	pair->priv->wires[event->wire] = *wire;
 	pair->priv->attached++;
 	if (!pair->segment)
-		loop_link(wire);
+		loop_link(*wire);
+	return 0;
+}
+
+int wire_attach(const Vsd__EvWire *event)
+{
+	wire_collect(); /* its index may be one that was let go just now */
+
+	struct pair *pair = pair_find(event->segment, event->side);
+	struct wire *wire;
+
+	if (!pair)
+		return -ENXIO;
+
+	int r = wire_make(pair, event, &wire);
+
+	if (r < 0) {
+		control_debug("wire %u of segment %u cannot be used: %s", event->wire, event->segment, strerror(-r));
+		events_release(event->segment, event->wire, event->generation);
+		return r;
+	}
 	if (!hand_over(wire, event->peer)) {
 		wire_release(wire);
 		return 0;
@@ -261,10 +270,6 @@ int wire_attach(const Vsd__EvWire *event)
 	progress_adopt(wire);
 	wire_notify(wire);
 	return 0;
-failed:
-	control_debug("wire %u of segment %u cannot be used: %s", event->wire, event->segment, strerror(-r));
-	events_release(event->segment, event->wire, event->generation);
-	return r;
 }
 
 struct wire *wire_find(uint32_t segment, uint32_t index, uint32_t gen, uint32_t local_qpn)

@@ -188,6 +188,8 @@ void pool_strand(struct wire *wire);
 void pool_release(struct pair *pair, enum pool_kind kind, struct lane_out *lane, uint64_t taken);
 
 /* --- attach.c ---------------------------------------------------------------------------------------------------------- */
+/* The wire of an event, checked against the sizes of the pair; not handed to its QP. */
+int wire_make(struct pair *pair, const Vsd__EvWire *event, struct wire **wire);
 /* -ENXIO: the segment is not there (yet). */
 int wire_attach(const Vsd__EvWire *event);
 struct wire *wire_find(uint32_t segment, uint32_t index, uint32_t gen, uint32_t local_qpn);
