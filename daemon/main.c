@@ -1,7 +1,306 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* verbsd: a placeholder until the server is wired. */
+/*
+ * verbsd: options, inherited sockets, configuration, server, run.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-int main(void)
+#include "daemon/accept.h"
+#include "daemon/config.h"
+#include "daemon/fd.h"
+#include "daemon/log.h"
+#include "daemon/loop.h"
+#include "daemon/notify.h"
+#include "daemon/server.h"
+#include "daemon/worker.h"
+#include "proto/limits.h"
+#include "proto/sock.h"
+
+#ifndef VERBSD_SYSCONFDIR
+#define VERBSD_SYSCONFDIR "/etc/verbsd"
+#endif
+
+static const char usage[] =
+	"Usage: verbsd [OPTION]...\n"
+	"Owns RDMA devices and brokers them to programs that use libverbsd.\n"
+	"\n"
+	"  --socket PATH         listen at PATH as a private daemon, for programs of this user\n"
+	"  --admin-socket PATH   listen for administration at PATH\n"
+	"  --config FILE         read FILE instead of " VERBSD_SYSCONFDIR "/verbsd.conf\n"
+	"  --check-config        read the configuration, say what is wrong with it, and exit\n"
+	"  --ready-fd N          write a line to file descriptor N when clients can connect\n"
+	"  --log-level LEVEL     error, warning, info or debug\n"
+	"  --version             print the version\n"
+	"  --help                print this\n";
+
+struct arguments {
+	const char *socket, *admin_socket, *config;
+	int ready_fd, log_level;
+	bool check_config;
+};
+
+/* What lives as long as the daemon. */
+struct daemon {
+	struct arguments arguments;
+	struct loop *loop;
+	struct server *server;
+	struct worker *worker;
+	struct timer watchdog;
+	struct loop_signal term, intr, hup;
+};
+
+static bool config_is_optional(const struct arguments *arguments)
 {
-	return 0;
+	return !arguments->config;
+}
+
+static const char *config_path(const struct arguments *arguments)
+{
+	return arguments->config ? arguments->config : VERBSD_SYSCONFDIR "/verbsd.conf";
+}
+
+static int parse(int argc, char **argv, struct arguments *arguments)
+{
+	enum { SOCKET = 1, ADMIN, CONFIG, CHECK, READY, LEVEL, VERSION, HELP };
+	static const struct option options[] = {
+		{ "socket", required_argument, NULL, SOCKET },
+		{ "admin-socket", required_argument, NULL, ADMIN },
+		{ "config", required_argument, NULL, CONFIG },
+		{ "check-config", no_argument, NULL, CHECK },
+		{ "ready-fd", required_argument, NULL, READY },
+		{ "log-level", required_argument, NULL, LEVEL },
+		{ "version", no_argument, NULL, VERSION },
+		{ "help", no_argument, NULL, HELP },
+		{ NULL, 0, NULL, 0 },
+	};
+	enum log_level level;
+
+	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+		if (c == SOCKET)
+			arguments->socket = optarg;
+		else if (c == ADMIN)
+			arguments->admin_socket = optarg;
+		else if (c == CONFIG)
+			arguments->config = optarg;
+		else if (c == CHECK)
+			arguments->check_config = true;
+		else if (c == READY)
+			arguments->ready_fd = atoi(optarg);
+		else if (c == LEVEL && log_level_parse(optarg, &level) == 0)
+			arguments->log_level = (int)level;
+		else if (c == VERSION)
+			return puts("verbsd " PACKAGE_VERSION) < 0;
+		else if (c == HELP)
+			return fputs(usage, stdout) < 0;
+		else
+			return c == LEVEL ? fprintf(stderr, "verbsd: no log level '%s'\n", optarg), 2 : 2;
+	}
+	if (optind < argc) {
+		fprintf(stderr, "verbsd: what is '%s'?\n", argv[optind]);
+		return 2;
+	}
+	return -1;
+}
+
+static int read_config(const struct arguments *arguments, struct config **config, char *error, unsigned size)
+{
+	int r = config_read(config_path(arguments), config_is_optional(arguments), config, error, size);
+
+	if (r == 0 && arguments->log_level >= 0)
+		(*config)->log_level = (enum log_level)arguments->log_level;
+	return r;
+}
+
+static int reload(struct server *server, char *error, unsigned size)
+{
+	struct daemon *daemon = server->reload_data;
+	struct config *config;
+	int r;
+
+	notify_reloading();
+	r = read_config(&daemon->arguments, &config, error, size);
+	if (r == 0)
+		r = server_configure(server, config, error, size);
+	if (r < 0)
+		log_line(LOG_LEVEL_ERROR, MSG_CONFIG_REFUSED, "reload refused, the old configuration holds: %s", error);
+	else
+		log_line(LOG_LEVEL_INFO, MSG_CONFIG_APPLIED, "configuration applied");
+	notify_ready(r < 0 ? "the last reload was refused" : "running");
+	return r;
+}
+
+static void status(struct server *server)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%u clients", server->n_sessions);
+	notify_status(text);
+}
+
+static void on_hup(void *data)
+{
+	struct daemon *daemon = data;
+	char error[512];
+
+	(void)reload(daemon->server, error, sizeof(error));
+}
+
+static void on_term(void *data)
+{
+	struct daemon *daemon = data;
+
+	notify_stopping();
+	loop_quit(daemon->loop);
+}
+
+static void on_watchdog(void *data)
+{
+	struct daemon *daemon = data;
+
+	notify_watchdog();
+	timer_set(&daemon->watchdog, notify_watchdog_period());
+}
+
+static int passed(void *data, int fd, bool admin)
+{
+	return server_listen(data, fd, admin);
+}
+
+static int listen_at(struct server *server, const char *path, unsigned mode, bool admin)
+{
+	int fd = sock_listen(path, mode, 128);
+
+	if (fd < 0) {
+		log_error("%s: %s", path, strerror(-fd));
+		return fd;
+	}
+	return server_listen(server, fd, admin);
+}
+
+static int listen_all(struct daemon *daemon)
+{
+	const struct arguments *arguments = &daemon->arguments;
+	struct server *server = daemon->server;
+	bool open_to_others = server->config->connect_users.set || server->config->connect_groups.set;
+	int r = 0;
+
+	server->private_daemon = arguments->socket != NULL;
+	if (arguments->socket) {
+		r = listen_at(server, arguments->socket, open_to_others ? 0666 : 0600, false);
+		snprintf(server->socket_path, sizeof(server->socket_path), "%s", arguments->socket);
+	} else {
+		r = notify_listen_fds(passed, server);
+		if (r == 0)
+			r = listen_at(server, VSD_SOCKET_PATH, 0666, false);
+		snprintf(server->socket_path, sizeof(server->socket_path), "%s", VSD_SOCKET_PATH);
+	}
+	if (r >= 0 && arguments->admin_socket)
+		r = listen_at(server, arguments->admin_socket, 0600, true);
+	return r < 0 ? r : 0;
+}
+
+static int start(struct daemon *daemon, struct config *config)
+{
+	struct server *server;
+	int r;
+
+	r = loop_new(&daemon->loop);
+	if (r < 0) {
+		config_free(config);
+		return r;
+	}
+	r = server_new(daemon->loop, config, &backend_soft, &daemon->server);
+	if (r < 0)
+		return r;
+	server = daemon->server;
+	server->reload = reload;
+	server->reload_data = daemon;
+	server->idle = status;
+	snprintf(server->config_path, sizeof(server->config_path), "%s", config_path(&daemon->arguments));
+	r = listen_all(daemon);
+	if (r == 0)
+		r = worker_new(&daemon->worker);
+	if (r == 0)
+		r = loop_signal_init(&daemon->term, daemon->loop, SIGTERM, on_term, daemon);
+	if (r == 0)
+		r = loop_signal_init(&daemon->intr, daemon->loop, SIGINT, on_term, daemon);
+	if (r == 0)
+		r = loop_signal_init(&daemon->hup, daemon->loop, SIGHUP, on_hup, daemon);
+	if (r == 0)
+		r = timer_init(&daemon->watchdog, daemon->loop, on_watchdog, daemon);
+	server->worker = daemon->worker;
+	return r;
+}
+
+static void stop(struct daemon *daemon)
+{
+	const struct arguments *arguments = &daemon->arguments;
+
+	server_free(daemon->server);
+	worker_free(daemon->worker);
+	timer_deinit(&daemon->watchdog);
+	loop_signal_deinit(&daemon->term);
+	loop_signal_deinit(&daemon->intr);
+	loop_signal_deinit(&daemon->hup);
+	loop_free(daemon->loop);
+	if (arguments->socket)
+		unlink(arguments->socket);
+	if (arguments->admin_socket)
+		unlink(arguments->admin_socket);
+}
+
+static void ready(struct daemon *daemon)
+{
+	int fd = daemon->arguments.ready_fd;
+
+	if (fd >= 0 && (write(fd, "ready\n", 6) != 6 || close(fd) < 0))
+		log_warning("--ready-fd %d: %m", fd);
+	if (notify_watchdog_period())
+		timer_set(&daemon->watchdog, 0);
+	log_line(LOG_LEVEL_INFO, MSG_READY, "version " PACKAGE_VERSION " at %s, %u devices",
+		daemon->server->socket_path, daemon->server->config->n_devices);
+	notify_ready("running");
+}
+
+int main(int argc, char **argv)
+{
+	struct daemon daemon = {
+		.arguments = { .ready_fd = -1, .log_level = -1 },
+		.watchdog = TIMER_NULL,
+	};
+	struct config *config;
+	char error[512];
+	int r = parse(argc, argv, &daemon.arguments);
+
+	if (r >= 0)
+		return r;
+	umask(0077);
+	signal(SIGPIPE, SIG_IGN);
+	if (notify_has_journal())
+		log_set_sink(notify_journal);
+	if (read_config(&daemon.arguments, &config, error, sizeof(error)) < 0) {
+		log_line(LOG_LEVEL_ERROR, MSG_CONFIG_REFUSED, "%s", error);
+		return 1;
+	}
+	if (daemon.arguments.check_config) {
+		config_free(config);
+		return 0;
+	}
+	log_set_level(config->log_level);
+	fd_limit_init();
+	r = start(&daemon, config);
+	if (r == 0) {
+		ready(&daemon);
+		r = loop_run(daemon.loop);
+	} else {
+		log_error("cannot start: %s", strerror(-r));
+	}
+	stop(&daemon);
+	return r == 0 ? 0 : 1;
 }

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: connecting is the one thing that anybody may do as often as he likes. Guarantees: a few accepts per turn of the
+ * loop; who it is comes from the kernel; the daemon keeps fds in reserve, and says so when it must refuse.
+ */
+#include "daemon/accept.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "daemon/cleanup.h"
+#include "daemon/fd.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+#define ACCEPT_BUDGET 8
+#define PAUSE_MS 100
+#define GROUPS_MAX 65536
+
+static void set_accepting(struct server *server, bool on)
+{
+	for (unsigned i = 0; i < server->n_listeners; i++)
+		watch_set(&server->listeners[i].watch, on ? LOOP_READ : 0);
+}
+
+static void resume(void *data)
+{
+	set_accepting(data, true);
+}
+
+int accept_init(struct server *server)
+{
+	return timer_init(&server->accept_pause, server->loop, resume, server);
+}
+
+static int get_pidfd(int fd, pid_t pid)
+{
+	socklen_t n = sizeof(int);
+	int pidfd = -1;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &n) == 0)
+		return fd_admit(pidfd);
+	/* Before Linux 6.5. The pid may have been used again: then its socket is closed, and the session ends at once. */
+	return fd_admit((int)syscall(SYS_pidfd_open, pid, 0));
+}
+
+/* The inode of its pid namespace; 0 when that cannot be seen. */
+static uint64_t get_pidns(pid_t pid)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
+	return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+static bool may_connect(const struct server *server, int fd, const struct ucred *ucred)
+{
+	CLEANUP_FREE gid_t *groups = NULL;
+	socklen_t n = 0;
+
+	if (server->private_daemon && (ucred->uid == geteuid() || ucred->uid == 0))
+		return true;
+	if (server->private_daemon && !server->config->connect_users.set && !server->config->connect_groups.set)
+		return false;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &n) < 0 && errno == ERANGE &&
+		n <= GROUPS_MAX * sizeof(gid_t))
+		groups = malloc(n + sizeof(gid_t));
+	if (groups) {
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &n) < 0)
+			n = 0;
+		groups[n / sizeof(gid_t)] = ucred->gid;
+		n += sizeof(gid_t);
+		return config_admits(server->config, ucred->uid, groups, n / sizeof(gid_t));
+	}
+	return config_admits(server->config, ucred->uid, &ucred->gid, 1);
+}
+
+static int refused(struct server *server, int error, const struct ucred *ucred, const char *why)
+{
+	static struct log_limit limit;
+	unsigned dropped = 0;
+
+	server->refused++;
+	if (log_limit_take(&limit, loop_now(), &dropped))
+		log_line(LOG_LEVEL_WARNING, MSG_CLIENT_REFUSED, "refused pid %d, uid %u: %s (and %u before)",
+			ucred ? (int)ucred->pid : 0, ucred ? ucred->uid : 0, why, dropped);
+	return error;
+}
+
+static int check(struct server *server, const struct listener *listener, int fd, const struct ucred *ucred)
+{
+	if (server->n_sessions >= server->config->max_connections)
+		return refused(server, -EAGAIN, ucred, "too many connections");
+	/* The admin socket has its own permissions. */
+	if (listener->admin)
+		return 0;
+	if (!server->private_daemon && ucred->pid == 0)
+		return refused(server, -EACCES, ucred, "its pid is not visible here");
+	if (!server->private_daemon && (ucred->uid == (uid_t)-1 || (server->foreign_uids && ucred->uid == 65534)))
+		return refused(server, -EACCES, ucred, "its uid is not mapped here");
+	if (!may_connect(server, fd, ucred))
+		return refused(server, -EACCES, ucred, "[connect] does not admit it");
+	return 0;
+}
+
+int server_adopt(struct server *server, struct listener *listener, int fd, struct session **session)
+{
+	CLEANUP_CLOSE int owned = fd;
+	struct ucred ucred;
+	socklen_t n = sizeof(ucred);
+	struct peer_cred cred;
+	int pidfd, off = 0, r;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &ucred, &n) < 0)
+		return -errno;
+	r = check(server, listener, fd, &ucred);
+	if (r < 0)
+		return r;
+	/* Where the kernel has it, fds that a client sends do not even get here. */
+	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
+	pidfd = get_pidfd(fd, ucred.pid);
+	if (pidfd == -ENFILE)
+		return refused(server, pidfd, &ucred, "out of fds");
+	cred = (struct peer_cred){
+		.pid = ucred.pid,
+		.uid = ucred.uid,
+		.gid = ucred.gid,
+		.pidns = get_pidns(ucred.pid),
+	};
+	r = session_new(server, listener, fd_steal(&owned), pidfd, &cred, session);
+	if (r < 0)
+		return refused(server, r, &ucred, r == -EAGAIN ? "quota of sessions" : strerror(-r));
+	if (server->idle)
+		server->idle(server);
+	return 0;
+}
+
+static void pause_accepting(struct server *server, const char *why)
+{
+	static struct log_limit limit;
+	unsigned dropped = 0;
+
+	if (log_limit_take(&limit, loop_now(), &dropped))
+		log_line(LOG_LEVEL_ERROR, MSG_FDS_SHORT, "accept: %s; waiting", why);
+	set_accepting(server, false);
+	timer_set(&server->accept_pause, PAUSE_MS);
+}
+
+static void incoming(void *data, unsigned ready)
+{
+	struct listener *listener = data;
+	struct server *server = listener->server;
+	struct session *session;
+
+	(void)ready;
+	for (unsigned i = 0; i < ACCEPT_BUDGET; i++) {
+		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+			pause_accepting(server, strerror(errno));
+			return;
+		}
+		if (fd < 0 && (errno == ECONNABORTED || errno == EINTR))
+			continue;
+		if (fd < 0)
+			return;
+		fd = fd_admit(fd);
+		if (fd < 0)
+			refused(server, fd, NULL, "out of fds");
+		else
+			(void)server_adopt(server, listener, fd, &session);
+	}
+}
+
+int server_listen(struct server *server, int fd, bool admin)
+{
+	struct listener *listener = &server->listeners[server->n_listeners];
+	int r;
+
+	if (server->n_listeners == LISTENERS_MAX) {
+		close(fd);
+		return -ENOSPC;
+	}
+	*listener = (struct listener){ .server = server, .fd = fd, .admin = admin, .watch = WATCH_NULL };
+	/* It may have been made by somebody else. */
+	r = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0 ? -errno : 0;
+	if (r == 0)
+		r = watch_init(&listener->watch, server->loop, fd, incoming, listener);
+	if (r == 0)
+		r = watch_set(&listener->watch, LOOP_READ);
+	if (r < 0) {
+		watch_deinit(&listener->watch);
+		close(fd);
+		return r;
+	}
+	server->n_listeners++;
+	return 0;
+}
+
+void server_unlisten(struct server *server)
+{
+	for (unsigned i = 0; i < server->n_listeners; i++) {
+		watch_deinit(&server->listeners[i].watch);
+		cleanup_close(&server->listeners[i].fd);
+	}
+	server->n_listeners = 0;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: what one user takes must not be missing for another. Guarantees: an account is never over its limit by a charge
+ * that was granted; a charge keeps its account alive; sums do not overflow.
+ */
+#include "daemon/account.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#define BIG (1ull << 62)
+
+const struct slot_info slot_info[SLOT_N] = {
+	/*			  key			errno	default		bound */
+	[SLOT_SESSIONS]	      = { "sessions",		EAGAIN,	8192,		1 << 20 },
+	[SLOT_CONTEXTS]	      = { "contexts",		ENOMEM,	16384,		1 << 20 },
+	[SLOT_PDS]	      = { "pds",		ENOMEM,	65536,		1 << 24 },
+	[SLOT_TDS]	      = { "tds",		ENOMEM,	65536,		1 << 24 },
+	[SLOT_PARENT_DOMAINS] = { "parent_domains",	ENOMEM,	65536,		1 << 24 },
+	[SLOT_MRS]	      = { "mrs",		ENOMEM,	1 << 21,	1 << 24 },
+	[SLOT_MWS]	      = { "mws",		ENOMEM,	1 << 18,	1 << 24 },
+	[SLOT_CQS]	      = { "cqs",		ENOMEM,	1 << 18,	1 << 24 },
+	[SLOT_SRQS]	      = { "srqs",		ENOMEM,	65536,		1 << 24 },
+	[SLOT_QPS]	      = { "qps",		ENOMEM,	1 << 18,	1 << 24 },
+	[SLOT_AHS]	      = { "ahs",		ENOMEM,	1 << 20,	1 << 24 },
+	[SLOT_WIRES]	      = { "wires",		ENOMEM,	1 << 18,	1 << 24 },
+	[SLOT_QUEUE_BYTES]    = { "queue_bytes",	ENOMEM,	1ull << 38,	BIG },
+	[SLOT_SHARED_BYTES]   = { "shared_bytes",	EDQUOT,	1ull << 42,	BIG },
+	[SLOT_KEYS]	      = { "keys",		ENOSPC,	12u << 20,	1 << 24 },
+	[SLOT_QPNS]	      = { "qpns",		ENOSPC,	8u << 20,	1 << 24 },
+	[SLOT_EVENTS]	      = { "events",		ENOSPC,	16384,		1 << 24 },
+};
+
+void account_init(struct account *account, struct account *parent, const uint64_t *limit,
+		  void (*free)(struct account *account))
+{
+	*account = (struct account){ .parent = account_ref(parent), .free = free, .refs = 1 };
+	account_set_limits(account, limit);
+}
+
+struct account *account_ref(struct account *account)
+{
+	if (account)
+		account->refs++;
+	return account;
+}
+
+struct account *account_unref(struct account *account)
+{
+	if (!account)
+		return NULL;
+	assert(account->refs > 0);
+	if (--account->refs == 0) {
+		for (unsigned i = 0; i < SLOT_N; i++)
+			assert(account->used[i] == 0);
+		struct account *parent = account->parent;
+
+		account->free(account);
+		account_unref(parent);
+	}
+	return NULL;
+}
+
+void account_set_limits(struct account *account, const uint64_t *limit)
+{
+	memcpy(account->limit, limit, sizeof(account->limit));
+}
+
+int charge_take(struct charge *charge, struct account *account, enum slot slot, uint64_t amount)
+{
+	assert(!charge->account);
+	for (struct account *a = account; a; a = a->parent) {
+		if (a->used[slot] > a->limit[slot] || amount > a->limit[slot] - a->used[slot]) {
+			account->refused++;
+			return -slot_info[slot].error;
+		}
+	}
+	for (struct account *a = account; a; a = a->parent)
+		a->used[slot] += amount;
+	*charge = (struct charge){ .account = account_ref(account), .slot = slot, .amount = amount };
+	return 0;
+}
+
+void charge_release(struct charge *charge)
+{
+	if (!charge->account)
+		return;
+	for (struct account *a = charge->account; a; a = a->parent) {
+		assert(a->used[charge->slot] >= charge->amount);
+		a->used[charge->slot] -= charge->amount;
+	}
+	account_unref(charge->account);
+	*charge = (struct charge)CHARGE_NULL;
+}

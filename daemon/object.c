@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: charging, counting, handles and "who stands on whom" are the same for every type and must not be forgotten by
+ * one. Guarantees: an object that has a handle is charged, counted and known to its backend; one that is stood on
+ * cannot be destroyed; discarding gives back exactly what was taken.
+ */
+#include "daemon/object.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/context.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "daemon/watch.h"
+
+static const struct object_class *const classes[OBJECT_TYPES] = {
+	[OBJECT_QP] = &object_qp,
+	[OBJECT_AH] = &object_ah,
+	[OBJECT_SRQ] = &object_srq,
+	[OBJECT_CQ] = &object_cq,
+	[OBJECT_MW] = &object_mw,
+	[OBJECT_MR] = &object_mr,
+	[OBJECT_PARENT_DOMAIN] = &object_parent_domain,
+	[OBJECT_TD] = &object_td,
+	[OBJECT_PD] = &object_pd,
+};
+
+const struct object_class *object_class(enum object_type type)
+{
+	return type > 0 && type < OBJECT_TYPES ? classes[type] : NULL;
+}
+
+const char *object_type_name(enum object_type type)
+{
+	if (object_class(type))
+		return classes[type]->name;
+	return type == OBJECT_CONTEXT ? "context" : type == OBJECT_WIRE ? "wire" : "client";
+}
+
+int object_new(struct attachment *attachment, enum object_type type, uint64_t queue_bytes, struct object **object)
+{
+	const struct object_class *class = classes[type];
+	struct context *context = attachment->context;
+	struct account *account = &attachment->domain->account;
+	struct object *made;
+	struct charge charge = CHARGE_NULL, bytes = CHARGE_NULL;
+	int r;
+
+	if (context->count[type] >= class->max(&context->device->attr))
+		return -ENOMEM;
+	r = charge_take(&charge, account, class->slot, 1);
+	if (r == 0)
+		r = charge_take(&bytes, account, SLOT_QUEUE_BYTES, queue_bytes);
+	if (r < 0) {
+		charge_release(&charge);
+		return r;
+	}
+	made = calloc(1, class->size + class->refs * sizeof(struct object_ref));
+	if (!made) {
+		charge_release(&charge);
+		charge_release(&bytes);
+		return -ENOMEM;
+	}
+	*made = (struct object){
+		.type = type,
+		.context = context,
+		.owner = class->shared ? NULL : attachment,
+		.session = attachment->session ? attachment->session->id : 0,
+		.n_refs = class->refs,
+		.charge = charge,
+		.bytes = bytes,
+		.refs = (struct object_ref *)(void *)((char *)made + class->size),
+	};
+	list_init(&made->link);
+	list_init(&made->users);
+	context->count[type]++;
+	*object = made;
+	return 0;
+}
+
+void object_refer(struct object *object, unsigned i, struct object *to)
+{
+	assert(i < object->n_refs && !object->refs[i].to);
+	if (!to)
+		return;
+	object->refs[i].to = to;
+	object->refs[i].from = object;
+	list_append(&to->users, &object->refs[i].link);
+	to->n_users++;
+}
+
+static void unrefer(struct object_ref *ref)
+{
+	if (!ref->to)
+		return;
+	list_remove(&ref->link);
+	ref->to->n_users--;
+	ref->to = NULL;
+}
+
+void object_replace(struct object *object, unsigned i, struct object *to)
+{
+	unrefer(&object->refs[i]);
+	object_refer(object, i, to);
+}
+
+struct object *object_refers(const struct object *object, unsigned i)
+{
+	return object->refs[i].to;
+}
+
+struct object *object_discard(struct object *object)
+{
+	if (!object)
+		return NULL;
+	for (unsigned i = 0; i < object->n_refs; i++)
+		unrefer(&object->refs[i]);
+	object->context->count[object->type]--;
+	charge_release(&object->charge);
+	charge_release(&object->bytes);
+	free(object);
+	return NULL;
+}
+
+static void undo(struct object *object)
+{
+	if (classes[object->type]->fini)
+		classes[object->type]->fini(object);
+	object_discard(object);
+}
+
+int object_publish(struct object *object)
+{
+	struct context *context = object->context;
+	struct device *device = context->device;
+	int r;
+
+	r = device->backend->object_new(device, object);
+	if (r < 0) {
+		undo(object);
+		return r;
+	}
+	r = handle_insert(&context->objects, object->type, object, &object->handle);
+	if (r < 0) {
+		device->backend->object_free(device, object);
+		undo(object);
+		return r == -ENOSPC ? -ENOMEM : r;
+	}
+	list_append(object->owner ? &object->owner->objects[object->type] : &context->pds, &object->link);
+	context->server->n_objects++;
+	watch_object(object, true);
+	return 0;
+}
+
+struct object *object_get(const struct attachment *attachment, enum object_type type, uint32_t handle)
+{
+	struct object *object = handle_get(&attachment->context->objects, handle, type);
+
+	if (!object || (object->owner && object->owner != attachment))
+		return NULL;
+	return object;
+}
+
+int object_destroy(struct object *object)
+{
+	struct context *context = object->context;
+
+	if (object->n_users > 0)
+		return -EBUSY;
+	watch_object(object, false);
+	context->device->backend->object_free(context->device, object);
+	handle_remove(&context->objects, object->handle, object->type);
+	list_remove(&object->link);
+	context->server->n_objects--;
+	undo(object);
+	return 0;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Devices, contexts, leases.
+ */
+#include "daemon/op.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "daemon/context.h"
+#include "daemon/device.h"
+#include "daemon/lease.h"
+#include "daemon/process.h"
+#include "daemon/refuse.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+
+/* enum ibv_port_state, ibv_gid_type, and speeds as a 4X HDR link has them */
+enum { PORT_DOWN = 1, PORT_ACTIVE = 4 };
+enum { GID_IB = 0, GID_ROCE_V2 = 2 };
+enum { WIDTH_4X = 2, SPEED_HDR = 64 };
+
+static uint32_t mtu_enum(uint32_t bytes)
+{
+	uint32_t code = 1;
+
+	while (code < 5 && 128u << code < bytes)
+		code++;
+	return code;
+}
+
+static Vsd__Gid *encode_gid(const struct call *call, const struct device *device)
+{
+	Vsd__Gid *gid = call_alloc(call, sizeof(*gid));
+
+	vsd__gid__init(gid);
+	gid->raw.len = GID_SIZE;
+	gid->raw.data = call_alloc(call, GID_SIZE);
+	device_gid(device, gid->raw.data);
+	gid->type = device->config.link_layer == LINK_ETHERNET ? GID_ROCE_V2 : GID_IB;
+	return gid;
+}
+
+static Vsd__Port *encode_port(const struct call *call, const struct device *device)
+{
+	bool ethernet = device->config.link_layer == LINK_ETHERNET;
+	Vsd__Port *port = call_alloc(call, sizeof(*port));
+
+	vsd__port__init(port);
+	port->number = 1;
+	port->state = device->config.active ? PORT_ACTIVE : PORT_DOWN;
+	port->lid = ethernet ? 0 : device->config.lid;
+	port->sm_lid = ethernet ? 0 : 1;
+	port->max_mtu = mtu_enum(4096);
+	port->active_mtu = mtu_enum(device->config.mtu);
+	port->link_layer = device->config.link_layer;
+	port->max_msg_sz = device->attr.max_msg_sz;
+	port->active_width = WIDTH_4X;
+	port->active_speed = SPEED_HDR;
+	port->n_gids = 1;
+	port->gids = call_alloc(call, sizeof(*port->gids));
+	port->gids[0] = encode_gid(call, device);
+	port->n_pkeys = 1;
+	port->pkeys = call_alloc(call, sizeof(*port->pkeys));
+	port->pkeys[0] = device->attr.pkey;
+	return port;
+}
+
+static Vsd__Device *encode_device(const struct call *call, struct device *device)
+{
+	const struct device_attr *attr = &device->attr;
+	Vsd__Device *out = call_alloc(call, sizeof(*out));
+
+	vsd__device__init(out);
+	out->name = device->config.name;
+	out->index = device->index;
+	out->guid = device->config.guid;
+	out->node_type = attr->node_type;
+	out->transport = attr->transport;
+	out->soft = attr->soft;
+	out->n_ports = 1;
+	out->ports = call_alloc(call, sizeof(*out->ports));
+	out->ports[0] = encode_port(call, device);
+	out->max_qp = attr->max_qp;
+	out->max_qp_wr = attr->max_qp_wr;
+	out->max_sge = attr->max_sge;
+	out->max_cq = attr->max_cq;
+	out->max_cqe = attr->max_cqe;
+	out->max_mr = attr->max_mr;
+	out->max_pd = attr->max_pd;
+	out->max_srq = attr->max_srq;
+	out->max_srq_wr = attr->max_srq_wr;
+	out->max_ah = attr->max_ah;
+	out->max_mw = attr->max_mw;
+	out->max_rd_atom = attr->max_rd_atom;
+	out->max_mr_size = attr->max_mr_size;
+	out->max_td = attr->max_td;
+	out->contexts = device->contexts;
+	return out;
+}
+
+int op_device_list(struct call *call)
+{
+	Vsd__DeviceListReply *reply = call_alloc(call, sizeof(*reply));
+
+	vsd__device_list_reply__init(reply);
+	reply->devices = call_alloc(call, CONFIG_DEVICES_MAX * sizeof(*reply->devices));
+	list_for_each(pos, &call->server->devices)
+		reply->devices[reply->n_devices++] = encode_device(call, container_of(pos, struct device, link));
+	call->reply = &reply->base;
+	return 0;
+}
+
+static int reply_context(struct call *call, struct attachment *attachment)
+{
+	Vsd__ContextReply *reply;
+	int r = context_capability(attachment->context);
+
+	if (r >= 0)
+		r = fdlist_consume(&call->fds, r);
+	if (r < 0) {
+		attachment_close(attachment);
+		return r;
+	}
+	reply = call_alloc(call, sizeof(*reply));
+	vsd__context_reply__init(reply);
+	reply->context = attachment->id;
+	reply->device = encode_device(call, attachment->context->device);
+	call->reply = &reply->base;
+	return 0;
+}
+
+int op_context_open(struct call *call)
+{
+	const Vsd__ContextOpenRequest *request = (const void *)call->request;
+	struct device *device = server_device(call->server, request->device);
+	struct attachment *attachment;
+	char name[64];
+	int r;
+
+	if (!device)
+		return refuse(-ENODEV, "device '%s'",
+			log_escape(name, sizeof(name), request->device, strlen(request->device)));
+	r = context_open(call->session, device, &attachment);
+	return r < 0 ? r : reply_context(call, attachment);
+}
+
+int op_context_attach(struct call *call)
+{
+	const Vsd__ContextAttachRequest *request = (const void *)call->request;
+	struct attachment *attachment;
+	int r;
+
+	if (request->nonce.len != VSD_NONCE_SIZE)
+		return refuse(-EINVAL, "nonce of %zu bytes", request->nonce.len);
+	r = context_attach(call->session, request->nonce.data, &attachment);
+	return r < 0 ? r : reply_context(call, attachment);
+}
+
+int op_context_close(struct call *call)
+{
+	const Vsd__ContextCloseRequest *request = (const void *)call->request;
+	struct attachment *attachment = call_attachment(call, request->context);
+
+	if (!attachment)
+		return -EINVAL;
+	attachment_close(attachment);
+	return 0;
+}
+
+int op_lease(struct call *call)
+{
+	const Vsd__LeaseRequest *request = (const void *)call->request;
+	struct attachment *attachment = call_attachment(call, request->context);
+	bool qpn = request->kind == VSD__LEASE_KIND__LEASE_QPN;
+	struct lease_pool *pool = qpn ? &call->server->qpns : &call->server->keys;
+	Vsd__LeaseReply *reply;
+	struct lease *lease;
+	int r;
+
+	if (!attachment)
+		return -EINVAL;
+	if (!qpn && request->kind != VSD__LEASE_KIND__LEASE_KEY)
+		return refuse(-EINVAL, "kind of lease %d", (int)request->kind);
+	r = lease_new(pool, &attachment->domain->account, &attachment->leases[request->kind], request->count, &lease);
+	if (r < 0)
+		return r;
+	if (qpn)
+		map_page_set(&call->server->map, lease->first, lease->count, call->session->process->id);
+	reply = call_alloc(call, sizeof(*reply));
+	vsd__lease_reply__init(reply);
+	reply->first = lease->first;
+	reply->count = lease->count;
+	call->reply = &reply->base;
+	return 0;
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: everything that a process must be told about its wires goes through one queue that costs no memory. Guarantees:
+ * notices arrive in order; a process that reads nothing holds up nobody else and pins only a few fds of ours.
+ */
+#include "daemon/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/cleanup.h"
+#include "daemon/event.h"
+#include "daemon/fd.h"
+#include "daemon/pair.h"
+#include "daemon/refuse.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "daemon/worker.h"
+#include "proto/fdlist.h"
+#include "proto/ring_abi.h"
+
+/* Unread notices with fds in one event socket: what is in flight counts against the limit of our uid. */
+#define FDS_UNREAD_MAX 8
+#define RETRY_MS 5
+
+#define LOOPS_MAX (1u << 20)
+
+static int make_page(struct fdlist *fds, int *page)
+{
+	CLEANUP_CLOSE int memfd = memfd_new("verbsd-process", VSD_PAGE_SIZE);
+	CLEANUP_CLOSE int ro = -1;
+	int r;
+
+	if (memfd < 0)
+		return memfd;
+	ro = fd_reopen(memfd, O_RDONLY);
+	if (ro < 0)
+		return ro;
+	r = fdlist_consume(fds, fd_steal(&memfd));
+	if (r == 0)
+		*page = fd_steal(&ro);
+	return r;
+}
+
+static int make_kick(struct fdlist *fds, int *kick)
+{
+	CLEANUP_CLOSE int write_end = -1;
+	int read_end, r;
+
+	r = pipe_new(&read_end, &write_end);
+	if (r < 0)
+		return r;
+	/* One page is plenty, and pipes have a budget per user. */
+	(void)fcntl(write_end, F_SETPIPE_SZ, 4096);
+	r = fdlist_consume(fds, read_end);
+	if (r == 0)
+		*kick = fd_steal(&write_end);
+	return r;
+}
+
+static int make_events(struct fdlist *fds, int *events)
+{
+	CLEANUP_CLOSE int ours = -1;
+	CLEANUP_CLOSE int theirs = -1;
+	int pair[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	ours = fd_admit(pair[0]);
+	theirs = fd_admit(pair[1]);
+	if (ours < 0 || theirs < 0)
+		return -ENFILE;
+	/* Nothing is ever read here; what the client writes must not pile up. */
+	if (shutdown(ours, SHUT_RD) < 0)
+		return -errno;
+	r = fdlist_consume(fds, fd_steal(&theirs));
+	if (r == 0)
+		*events = fd_steal(&ours);
+	return r;
+}
+
+static void ready(void *data, unsigned what)
+{
+	struct process *process = data;
+
+	(void)what;
+	watch_set(&process->watch, 0);
+	process_flush(process);
+}
+
+static void retry(void *data)
+{
+	process_flush(data);
+}
+
+static int set_up(struct process *process, struct fdlist *fds)
+{
+	struct server *server = process->server;
+	int r;
+
+	r = charge_take(&process->charge, &process->domain->account, SLOT_SHARED_BYTES, VSD_PAGE_SIZE);
+	if (r < 0)
+		return refuse(r, "quota of shared bytes");
+	r = make_events(fds, &process->events);
+	if (r == 0)
+		r = make_page(fds, &process->page);
+	if (r == 0)
+		r = make_kick(fds, &process->kick);
+	if (r == 0)
+		r = fdlist_dup(fds, server->map.fd);
+	if (r == 0)
+		r = watch_init(&process->watch, server->loop, process->events, ready, process);
+	if (r == 0)
+		r = timer_init(&process->retry, server->loop, retry, process);
+	if (r == 0)
+		r = handle_insert(&server->processes, HANDLE_PROCESS, process, &process->id);
+	return r;
+}
+
+static void tear_down(struct process *process)
+{
+	struct server *server = process->server;
+
+	watch_deinit(&process->watch);
+	timer_deinit(&process->retry);
+	cleanup_close(&process->events);
+	cleanup_close(&process->kick);
+	worker_close(server->worker, process->page);
+	handle_table_deinit(&process->loops);
+	charge_release(&process->charge);
+	domain_unref(process->domain);
+	free(process);
+}
+
+int process_new(struct session *session, struct fdlist *fds, struct process **process)
+{
+	struct process *made = calloc(1, sizeof(*made));
+	int r;
+
+	if (!made)
+		return -ENOMEM;
+	*made = (struct process){
+		.server = session->server,
+		.session = session,
+		.domain = domain_ref(session->domain),
+		.pid = session->pid,
+		.events = -1,
+		.page = -1,
+		.kick = -1,
+		.watch = WATCH_NULL,
+		.retry = TIMER_NULL,
+	};
+	list_init(&made->notices);
+	list_init(&made->pairs);
+	handle_table_init(&made->loops, LOOPS_MAX);
+	r = set_up(made, fds);
+	if (r < 0) {
+		tear_down(made);
+		return r;
+	}
+	*process = made;
+	return 0;
+}
+
+struct process *process_free(struct process *process, enum gone_reason reason)
+{
+	if (!process)
+		return NULL;
+	process->broken = true;
+	pairs_break(process, reason);
+	handle_remove(&process->server->processes, process->id, HANDLE_PROCESS);
+	tear_down(process);
+	return NULL;
+}
+
+struct process *process_get(const struct server *server, uint32_t id)
+{
+	return handle_get(&server->processes, id, HANDLE_PROCESS);
+}
+
+void process_notify(struct process *process, struct notice *notice, enum notice_kind kind, enum gone_reason reason)
+{
+	notice_drop(notice);
+	notice->kind = kind;
+	notice->reason = reason;
+	list_append(&process->notices, &notice->link);
+}
+
+/* Whether one more notice with fds may be put into the socket. */
+static bool may_send_fds(struct process *process)
+{
+	int unread = 0;
+
+	if (process->fds_unread < FDS_UNREAD_MAX)
+		return true;
+	if (ioctl(process->events, SIOCOUTQ, &unread) < 0 || unread > 0)
+		return false;
+	process->fds_unread = 0;
+	return true;
+}
+
+static void fail(struct process *process, int error)
+{
+	switch (error) {
+	case -EAGAIN:
+		watch_set(&process->watch, LOOP_WRITE);
+		return;
+	case -EPIPE:
+	case -ECONNRESET:
+	case -ENOTCONN:
+	case -EBADMSG:
+		process->broken = true;
+		session_lost(process->session, GONE_DEAD);
+		return;
+	default:
+		/* Out of fds or memory, ours or in flight: this passes. */
+		timer_set(&process->retry, RETRY_MS);
+	}
+}
+
+void process_flush(struct process *process)
+{
+	if (process->watch.mask || process->broken)
+		return;
+	while (!list_empty(&process->notices)) {
+		struct notice *notice = container_of(process->notices.next, struct notice, link);
+		bool has_fds = notice->kind == NOTICE_SEGMENT;
+		int r;
+
+		r = has_fds && !may_send_fds(process) ? -ENFILE : event_send(process, notice);
+		if (r < 0) {
+			fail(process, r);
+			return;
+		}
+		process->fds_unread += has_fds;
+		pair_noticed(process, notice);
+	}
+	session_told(process->session);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why a request was refused, kept beside its errno for the one log line that dispatch.c writes about it.
+ */
+#ifndef DAEMON_REFUSE_H
+#define DAEMON_REFUSE_H
+
+/* Keeps the reason and returns @error. */
+int refuse(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "" when none was given since the last refuse_clear(). */
+const char *refuse_reason(void);
+void refuse_clear(void);
+
+#endif

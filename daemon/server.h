@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The server: all that the daemon has, and its listeners.
+ */
+#ifndef DAEMON_SERVER_H
+#define DAEMON_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/backend.h"
+#include "daemon/config.h"
+#include "daemon/domain.h"
+#include "daemon/handle.h"
+#include "daemon/lease.h"
+#include "daemon/list.h"
+#include "daemon/loop.h"
+#include "daemon/map_page.h"
+#include "daemon/qp.h"
+#include "daemon/scratch.h"
+
+struct session;
+struct worker;
+
+#define LISTENERS_MAX 16
+
+struct listener {
+	struct server *server;
+	int fd; /* owned */
+	bool admin;
+	struct watch watch;
+};
+
+struct server {
+	struct loop *loop;
+	struct config *config;
+	const struct backend *backend;
+	struct worker *worker; /* NULL: everything is done at once */
+	struct listener listeners[LISTENERS_MAX];
+	unsigned n_listeners;
+	struct timer accept_pause;
+	bool private_daemon;
+	bool foreign_uids; /* the kernel may show us uids that it cannot map */
+	char socket_path[108], config_path[256];
+	uint64_t started; /* loop_now() */
+
+	struct domains domains;
+	struct list devices;
+	uint32_t next_device;
+	struct list sessions; /* in the order of their ids */
+	struct list lost;     /* sessions to be freed */
+	struct list dying;    /* attachments to be reaped */
+	struct timer reaper;
+	struct timer hello_timer; /* ends sessions that never said HELLO */
+	uint64_t last_session;
+	struct list contexts;
+
+	struct handle_table processes, segments;
+	void *pairs; /* tree of struct pair */
+	struct list kept; /* segments whose memfd is open */
+	struct timer keeper;
+	struct list stuck; /* sessions whose answer could not be sent for want of fds */
+	struct timer unstick;
+	struct qpn_table qps;
+	struct lease_pool qpns, keys;
+	struct map_page map;
+	struct list watchers; /* sessions */
+
+	unsigned n_sessions, n_contexts, n_objects, n_wires, n_kept;
+	uint32_t refused; /* frames and connects */
+
+	/* One of each for all sessions: what a request needs while it is handled. */
+	struct scratch scratch;
+	uint8_t answer[65536];
+
+	/* Reads the configuration again; NULL: there is none. */
+	int (*reload)(struct server *server, char *error, unsigned size);
+	void *reload_data;
+	void (*idle)(struct server *server); /* the number of clients changed */
+};
+
+/* @config is taken over, also on failure. */
+int server_new(struct loop *loop, struct config *config, const struct backend *backend, struct server **server);
+/* Ends all sessions. */
+struct server *server_free(struct server *server);
+
+/* Replaces the configuration; on failure the old one holds and @config is freed. */
+int server_configure(struct server *server, struct config *config, char *error, unsigned size);
+
+struct device *server_device(const struct server *server, const char *name);
+struct session *server_session(const struct server *server, uint64_t id);
+
+/* Something is to be freed soon. */
+void server_reap(struct server *server);
+/* A segment's memfd is kept. */
+void server_keep(struct server *server);
+void server_unstick(struct server *server);
+
+#endif

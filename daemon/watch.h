@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sessions that watch: they are told of what comes and goes as it happens.
+ */
+#ifndef DAEMON_WATCH_H
+#define DAEMON_WATCH_H
+
+#include <stdbool.h>
+
+struct object;
+struct session;
+
+/* From now on @session gets EV_CHANGE: of its own domain, on the admin socket of all. */
+void watch_start(struct session *session);
+void watch_object(const struct object *object, bool added);
+void watch_session(const struct session *session, bool added);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A few threads for what may take long, such as the last close of a large memfd.
+ */
+#ifndef DAEMON_WORKER_H
+#define DAEMON_WORKER_H
+
+struct worker;
+
+int worker_new(struct worker **worker);
+/* Waits until everything was done. */
+struct worker *worker_free(struct worker *worker);
+/* Closes @fd (may be -1) in a thread; at once when @worker is NULL or has too much to do. */
+void worker_close(struct worker *worker, int fd);
+
+#endif
