@@ -84,6 +84,8 @@ void requester_fail(struct soft_qp *qp, struct swqe *w, enum ibv_wc_status statu
 static void mark_acked(struct requester *req, uint64_t acked)
 {
 	req->acked = acked;
+	if (req->ackpos < req->una) /* engines completed some; older places hold other WRs by now */
+		req->ackpos = req->una;
 	for (; req->ackpos < req->tx; req->ackpos++) {
 		struct swqe *w = swqe_at(req, req->ackpos);
 
@@ -175,6 +177,8 @@ static int take_nak(struct soft_qp *qp, const struct vsd_resp *resp)
 /* The oldest READ or atomic without its response. */
 static struct swqe *awaiting(struct requester *req)
 {
+	if (req->rsp < req->una)
+		req->rsp = req->una;
 	for (; req->rsp < req->tx; req->rsp++) {
 		struct swqe *w = swqe_at(req, req->rsp);
 

@@ -113,12 +113,13 @@ void datagram_attached(uint32_t id, struct wire *wire)
 		peer_wake(peer);
 	}
 	pthread_mutex_unlock(&lock);
-	if (wire)
-		wire_notify(wire); /* the other end may have waited for this half to open */
 }
 
 void datagram_gone(struct wire *wire)
 {
+	/* What its process sent before it went is still delivered. */
+	for (uint32_t i = 0; datagram_service(wire) && i < wire->req_in.n; i += QP_TURN_WRS)
+		;
 	pthread_mutex_lock(&lock);
 	struct datagram_peer *peer = wire->owner;
 
@@ -129,6 +130,7 @@ void datagram_gone(struct wire *wire)
 	}
 	wire->owner = NULL;
 	pthread_mutex_unlock(&lock);
+	wire_release(wire);
 }
 
 void datagram_wake(struct wire *wire)
@@ -137,10 +139,10 @@ void datagram_wake(struct wire *wire)
 	struct datagram_peer *peer = wire->owner;
 
 	/* The look also gives back the chunks of what was taken. */
-	if (peer && wire->peer_open && wire->req_out.pos != wire->req_out.taken &&
+	if (peer && wire_is_open(wire) && wire->req_out.pos != wire->req_out.taken &&
 		wire_req_space(wire) < 0)
 		wire->broken = true;
-	if (peer && peer->waiters && wire->peer_open)
+	if (peer && peer->waiters && wire_is_open(wire))
 		peer_wake(peer);
 	pthread_mutex_unlock(&lock);
 }
@@ -301,9 +303,9 @@ static int put(struct soft_qp *qp, struct swqe *w, struct datagram_peer *peer)
 
 static bool wire_usable(struct wire *wire)
 {
-	if (!wire->peer_open)
+	if (!wire_is_open(wire))
 		wire_look(wire);
-	return wire->peer_open && !wire->peer_closed && !wire->broken;
+	return wire_is_open(wire) && !wire_is_closed(wire) && !wire->broken;
 }
 
 /* The peers' lock is held. *@ask: the daemon is to be asked for the wire. */

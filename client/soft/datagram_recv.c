@@ -110,7 +110,7 @@ bool datagram_service(struct wire *wire)
 	if (wire->broken)
 		return false;
 	wire_look(wire);
-	if (!wire->peer_open)
+	if (!wire_is_open(wire))
 		return false;
 	for (; n < QP_TURN_WRS; n++) {
 		rc = wire_req_peek(wire, &head);

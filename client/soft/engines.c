@@ -68,8 +68,7 @@ static enum engine_result advance(struct swqe *w, uint32_t n)
 static bool direct_usable(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
 {
 	(void)qp;
-	return wire->pair->segment == 0 && wire->other &&
-	       (w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w));
+	return wire->pair->segment == 0 && (w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w));
 }
 
 static enum engine_result direct_atomic(struct soft_qp *qp, struct swqe *w, void *ptr)
@@ -97,7 +96,7 @@ static enum engine_result direct_copy(struct soft_qp *qp, struct swqe *w, uint8_
 	else if (w->flags & IBV_SEND_INLINE)
 		err = copy_to_program(ptr, w->data + w->off, n);
 	else
-		err = sge_gather(qp, w->sge, w->n_sge, w->off, ptr, n);
+		err = sge_gather_across(qp, w->sge, w->n_sge, w->off, ptr, n);
 	return err < 0 ? ENGINE_NO : advance(w, n);
 }
 
@@ -141,7 +140,7 @@ static enum engine_result direct_run(struct soft_qp *qp, struct wire *wire, stru
 
 	if ((state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
 		    state == IBV_QPS_SQE) &&
-		atomic_load(&peer->wire) == wire->other &&
+		atomic_load(&peer->priv->wire_id) == wire_id(wire) &&
 		(atomic_load(&peer->priv->access) & access_needed(w)))
 		result = direct_in_peer(qp, peer, w, budget);
 	atomic_fetch_sub(&peer->priv->direct, 1);

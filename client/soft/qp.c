@@ -170,15 +170,15 @@ int soft_qp_stop(struct soft_qp *qp)
 		wire = atomic_load(&qp->wire);
 		if (wire)
 			wire_close(wire);
-		atomic_store(&qp->wire, NULL);
+		qp_set_wire(qp, NULL);
 	}
 	soft_unlock(&qp->rq_lock);
 	soft_unlock(&qp->sq_lock);
 	if (err < 0)
 		return err;
-	leave_runtime(qp);
 	if (wire)
-		wire_release(wire);
+		wire_release(wire); /* no round that starts from here on serves it */
+	leave_runtime(qp);
 	if (qp->send_cq)
 		soft_cq_purge(qp->send_cq, qp);
 	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
@@ -253,7 +253,7 @@ bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 		req->rnr_at = 0;
 		responder_reset(qp);
 		wire->qp = qp;
-		atomic_store(&qp->wire, wire);
+		qp_set_wire(qp, wire);
 	}
 	soft_unlock(&qp->rq_lock);
 	soft_unlock(&qp->sq_lock);
@@ -261,7 +261,6 @@ bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 		return false;
 	if (old)
 		wire_release(old);
-	wire_notify(wire); /* the peer may have waited for this half to open */
 	rt_run_later(qp);
 	return true;
 }
@@ -276,7 +275,7 @@ void qp_wire_gone(struct soft_qp *qp, struct wire *wire, bool dead)
 	soft_lock(&qp->rq_lock);
 	if (atomic_load(&qp->wire) == wire && !qp->priv->stopped) {
 		wire_look(wire);
-		wire->peer_closed = true;
+		__atomic_store_n(&wire->peer_closed, true, __ATOMIC_RELAXED);
 		for (uint32_t i = 0; qp_turn(qp) && dead && i < wire->req_in.n + wire->resp_in.n;)
 			i++;
 		if (dead) {

@@ -148,6 +148,7 @@ struct qp_private {
 	uint64_t flush_at;
 	_Atomic unsigned direct; /* threads of this process that run engines on this QP's memory now */
 	_Atomic unsigned access; /* qp_access_flags, for them */
+	_Atomic uint64_t wire_id; /* which wire it has, for them; 0: none */
 	struct soft_timer timer;
 	uint64_t timer_set;
 	/* datagram.c: the peer whose wire it waits for */
@@ -163,6 +164,18 @@ static inline struct swqe *swqe_at(struct requester *req, uint64_t pos)
 	return &req->ring[pos & req->mask];
 }
 
+static inline uint64_t wire_id(const struct wire *wire)
+{
+	return (uint64_t)wire->gen << 32 | wire->index;
+}
+
+/* Both locks. */
+static inline void qp_set_wire(struct soft_qp *qp, struct wire *wire)
+{
+	atomic_store(&qp->priv->wire_id, wire ? wire_id(wire) : 0);
+	atomic_store(&qp->wire, wire);
+}
+
 static inline int qp_state(struct soft_qp *qp)
 {
 	return atomic_load_explicit(&qp->state, memory_order_acquire);
@@ -171,6 +184,17 @@ static inline int qp_state(struct soft_qp *qp)
 static inline bool qp_is_rc(const struct soft_qp *qp)
 {
 	return qp->init.qp_type == IBV_QPT_RC;
+}
+
+/* What the runtime notes without the QP's locks. */
+static inline bool wire_is_open(const struct wire *wire)
+{
+	return __atomic_load_n(&wire->peer_open, __ATOMIC_RELAXED);
+}
+
+static inline bool wire_is_closed(const struct wire *wire)
+{
+	return __atomic_load_n(&wire->peer_closed, __ATOMIC_RELAXED);
 }
 
 static inline bool swqe_has_response(const struct swqe *w)
@@ -252,6 +276,9 @@ int responder_slot(struct soft_qp *qp, struct wire *wire);
 int sge_gather(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off, void *buf, size_t n);
 int sge_scatter(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off, const void *buf,
 		size_t n);
+/* The same to program memory, with its rules. */
+int sge_gather_across(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off, void *program,
+		      size_t n);
 /* Whether all of it may be used with @access. */
 int sge_check(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, unsigned access);
 /* Payload of a WR, inline or not. */

@@ -152,6 +152,13 @@ static void shut(struct soft_qp *qp)
 		wire_close(wire);
 }
 
+static const char *const failure_names[] = {
+	[QP_FINE] = "asked for",
+	[QP_FAIL_SEND] = "a send failed",
+	[QP_FAIL_RECV] = "a request or a receive failed",
+	[QP_FAIL_WIRE] = "its wire is broken or its peer dead",
+};
+
 static void enter_sqe(struct soft_qp *qp)
 {
 	atomic_store(&qp->state, IBV_QPS_SQE);
@@ -162,6 +169,7 @@ static void enter_error(struct soft_qp *qp)
 {
 	atomic_store(&qp->state, IBV_QPS_ERR);
 	rt_count(VSD_COUNT_ERRORS, 1);
+	control_debug("qp 0x%x is in error: %s", qp->v.qp.qp_num, failure_names[qp->priv->failure]);
 	shut(qp);
 	qp_flush(qp);
 }
@@ -215,7 +223,7 @@ static struct wire *detach(struct soft_qp *qp)
 
 	if (wire)
 		wire_close(wire);
-	atomic_store(&qp->wire, NULL);
+	qp_set_wire(qp, NULL);
 	return wire;
 }
 

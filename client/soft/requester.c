@@ -21,7 +21,7 @@ static const uint8_t lane_ops[] = {
 
 bool requester_link(struct soft_qp *qp, struct wire *wire)
 {
-	return wire && !wire->broken && wire->peer_open && !wire->peer_closed &&
+	return wire && !wire->broken && wire_is_open(wire) && !wire_is_closed(wire) &&
 	       !((wire->peer_rq_psn ^ qp->attr.sq_psn) & 0xffffff);
 }
 
@@ -220,7 +220,7 @@ static int run_bind(struct soft_qp *qp, struct swqe *w)
 /* A UC message whose peer is gone is lost at once; before the wire is there it waits for a while. */
 static int unlinked(struct soft_qp *qp, const struct wire *wire, struct swqe *w)
 {
-	if (qp_is_rc(qp) || !wire || !wire->peer_closed)
+	if (qp_is_rc(qp) || !wire || !wire_is_closed(wire))
 		return 0;
 	w->state = SWQE_DONE;
 	rt_count(VSD_COUNT_DROPPED, 1);

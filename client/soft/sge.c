@@ -22,6 +22,11 @@ static int copy_out(void *program, void *buf, size_t n)
 	return copy_to_program(program, buf, n);
 }
 
+static int copy_across(void *program, void *buf, size_t n)
+{
+	return copy_to_program(buf, program, n);
+}
+
 static int copy_piece(struct soft_qp *qp, const struct ibv_sge *sge, uint64_t at, void *buf, size_t n,
 	unsigned access, copy_fn *copy)
 {
@@ -33,7 +38,7 @@ static int copy_piece(struct soft_qp *qp, const struct ibv_sge *sge, uint64_t at
 		return err;
 	if (!ref.mr || !ref.mr->null)
 		err = copy(ptr, buf, n);
-	else if (copy == copy_in)
+	else if (copy != copy_out)
 		memset(buf, 0, n); /* reads of a null region give zeros, writes are dropped */
 	mr_unref(&ref);
 	return err;
@@ -66,6 +71,12 @@ int sge_gather(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, ui
 	size_t n)
 {
 	return sge_copy(qp, sge, n_sge, off, buf, n, 0, copy_in);
+}
+
+int sge_gather_across(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off,
+	void *program, size_t n)
+{
+	return sge_copy(qp, sge, n_sge, off, program, n, 0, copy_across);
 }
 
 int sge_scatter(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off,

@@ -152,7 +152,7 @@ bool qp_turn(struct soft_qp *qp)
 		return error_turn(qp, wire);
 	if (wire && !wire->broken) {
 		wire_look(wire);
-		if (wire->peer_open) {
+		if (wire_is_open(wire)) {
 			did |= inbound(qp, wire);
 			reclaim(qp, wire);
 			responder_hint(qp);
@@ -242,7 +242,7 @@ void qp_posted(struct soft_qp *qp)
 		return;
 	}
 	/* An engine may run when what is before is acknowledged: look. */
-	if (wire && !wire->broken && wire->peer_open && req->una != req->tx &&
+	if (wire && !wire->broken && wire_is_open(wire) && req->una != req->tx &&
 		requester_inbound(qp, wire) < 0)
 		qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
 	requester_push(qp);

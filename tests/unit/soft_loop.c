@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The fake daemon gives what JOIN gives: pages and pipes of the right sizes, and the events that the test asks for. */
+#include "tests/unit/soft_loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client/control/control.h"
+#include "proto/ring_abi.h"
+
+#define PEER 7u
+#define FIRST_QPN 0x100u
+
+static struct loop *current;
+
+static int page_new(size_t size)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, (off_t)size), 0);
+	return fd;
+}
+
+/* All QP numbers that tests use belong to this process. */
+static int map_new(void)
+{
+	int fd = page_new(VSD_MAP_SIZE);
+	struct vsd_map *map = mmap(NULL, VSD_MAP_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	ck_assert(map != MAP_FAILED);
+	map->magic = VSD_MAP_MAGIC;
+	map->version = VSD_ABI_VERSION;
+	for (uint32_t i = 0; i < 16; i++)
+		atomic_store(&map->owner[i], PEER);
+	munmap(map, VSD_MAP_SIZE);
+	return fd;
+}
+
+static bool join(int fd, const struct frame_header *header)
+{
+	Vsd__JoinReply reply = VSD__JOIN_REPLY__INIT;
+	struct fdlist fds = FDLIST_NULL;
+	int events[2], kick[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, events), 0);
+	ck_assert_int_eq(pipe2(kick, O_CLOEXEC | O_NONBLOCK), 0);
+	fdlist_consume(&fds, events[1]);
+	fdlist_consume(&fds, page_new(VSD_PAGE_SIZE));
+	fdlist_consume(&fds, kick[0]);
+	fdlist_consume(&fds, map_new());
+	current->events = events[0];
+	current->kick = kick[1];
+	reply.peer = PEER;
+	reply.page_size = VSD_PAGE_SIZE;
+	reply.map_size = VSD_MAP_SIZE;
+
+	bool sent = fake_reply(fd, header, 0, &reply.base, &fds);
+
+	fdlist_deinit(&fds);
+	return sent;
+}
+
+static bool handle(struct fake_daemon *fake, int fd, const struct frame_header *header, const void *body)
+{
+	if (header->opcode == VSD__OP__OP_JOIN)
+		return join(fd, header);
+	return fake_reply(fd, header, EOPNOTSUPP, NULL, NULL);
+}
+
+void loop_start(struct loop *loop)
+{
+	static Vsd__Port port = VSD__PORT__INIT;
+	static Vsd__Port *ports[] = { &port };
+	static Vsd__Device device = VSD__DEVICE__INIT;
+
+	memset(loop, 0, sizeof(*loop));
+	current = loop;
+	loop->events = loop->kick = -1;
+	fake_start(&loop->fake, handle);
+	ck_assert_int_eq(rt_start(), 0);
+	ck_assert_int_eq(soft_async_init(&loop->ctx.async), 0);
+	port.number = 1;
+	port.lid = 5;
+	device.ports = ports;
+	device.n_ports = 1;
+	loop->ctx.info = &device;
+	loop->pd.base = &loop->pd;
+	loop->pd.pd.handle = 1;
+	loop->pd.pd.context = &loop->ctx.v.context;
+}
+
+void loop_stop(struct loop *loop)
+{
+	rt_stop();
+	control_close();
+	soft_async_deinit(&loop->ctx.async);
+	fake_stop(&loop->fake);
+	close(loop->events);
+	close(loop->kick);
+}
+
+/* --- objects ------------------------------------------------------------------------------------------------------------ */
+
+struct soft_cq *loop_cq(struct loop *loop, uint32_t cqe)
+{
+	struct soft_cq *cq = calloc(1, sizeof(*cq));
+
+	cq->ctx = &loop->ctx;
+	cq->v.cq.context = &loop->ctx.v.context;
+	ck_assert_int_eq(soft_cq_init(cq, cqe, false), 0);
+	return cq;
+}
+
+void loop_cq_free(struct soft_cq *cq)
+{
+	soft_cq_deinit(cq);
+	free(cq);
+}
+
+struct soft_mr *loop_mr(struct loop *loop, void *addr, size_t length, unsigned access)
+{
+	struct soft_mr *mr = calloc(1, sizeof(*mr));
+
+	mr->ctx = &loop->ctx;
+	mr->pd = &loop->pd;
+	mr->key = ++loop->keys << 8 | 0x5a;
+	mr->mr.lkey = mr->mr.rkey = mr->key;
+	mr->mr.addr = addr;
+	mr->mr.length = length;
+	mr->iova = (uintptr_t)addr;
+	mr->access = access;
+	mr->mr.pd = &loop->pd.pd;
+	mr->mr.context = &loop->ctx.v.context;
+	ck_assert_int_eq(mr_open(mr), 0);
+	return mr;
+}
+
+void loop_mr_free(struct soft_mr *mr)
+{
+	ck_assert_int_eq(mr_close(mr), 0);
+	free(mr);
+}
+
+struct soft_srq *loop_srq(struct loop *loop, uint32_t max_wr, uint32_t max_sge)
+{
+	struct soft_srq *srq = calloc(1, sizeof(*srq));
+
+	srq->ctx = &loop->ctx;
+	srq->pd = &loop->pd;
+	srq->srq.context = &loop->ctx.v.context;
+	ck_assert_int_eq(soft_srq_init(srq, max_wr, max_sge, false), 0);
+	return srq;
+}
+
+void loop_srq_free(struct soft_srq *srq)
+{
+	soft_srq_deinit(srq);
+	free(srq);
+}
+
+/* --- QPs ---------------------------------------------------------------------------------------------------------------- */
+
+struct soft_qp *loop_qp(struct loop *loop, const struct loop_options *options)
+{
+	struct soft_qp *qp = calloc(1, sizeof(*qp));
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x11 };
+
+	attr.qp_access_flags = options->no_access ? 0 : options->access ? options->access : LOOP_ACCESS;
+	qp->ctx = &loop->ctx;
+	qp->pd = &loop->pd;
+	qp->send_cq = options->send_cq;
+	qp->recv_cq = options->recv_cq;
+	qp->srq = options->srq;
+	qp->v.qp.context = &loop->ctx.v.context;
+	qp->v.qp.qp_num = FIRST_QPN + loop->qpns++;
+	qp->v.qp.qp_type = options->type;
+	qp->init.qp_type = options->type;
+	qp->init.sq_sig_all = options->signal_all;
+	qp->init.cap = (struct ibv_qp_cap){
+		.max_send_wr = options->send_wr,
+		.max_recv_wr = options->recv_wr,
+		.max_send_sge = 4,
+		.max_recv_sge = 4,
+		.max_inline_data = 256,
+	};
+	ck_assert_int_eq(soft_qp_init(qp), 0);
+	ck_assert_int_eq(soft_qp_start(qp), 0);
+	ck_assert_int_eq(soft_qp_apply(qp, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS |
+							IBV_QP_QKEY), 0);
+	return qp;
+}
+
+void loop_qp_free(struct soft_qp *qp)
+{
+	ck_assert_int_eq(soft_qp_stop(qp), 0);
+	soft_async_drop(&qp->ctx->async, &qp->v.qp);
+	soft_qp_deinit(qp);
+	free(qp);
+}
+
+void loop_state(struct soft_qp *qp, int state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+
+	ck_assert_int_eq(soft_qp_apply(qp, &attr, IBV_QP_STATE), 0);
+}
+
+void loop_rtr(struct soft_qp *qp, uint32_t dest, const struct loop_options *options)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.dest_qp_num = dest,
+		.max_dest_rd_atomic = options->rd_atomic,
+		.min_rnr_timer = options->rnr_timer,
+	};
+
+	ck_assert_int_eq(soft_qp_apply(qp, &attr, IBV_QP_STATE | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+							IBV_QP_MAX_DEST_RD_ATOMIC |
+							IBV_QP_MIN_RNR_TIMER), 0);
+	soft_qp_kickoff(qp);
+}
+
+void loop_rts(struct soft_qp *qp, const struct loop_options *options)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.timeout = options->timeout,
+		.retry_cnt = options->retry_cnt,
+		.rnr_retry = options->rnr_retry,
+		.max_rd_atomic = options->rd_atomic,
+	};
+
+	ck_assert_int_eq(soft_qp_apply(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+							IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+							IBV_QP_MAX_QP_RD_ATOMIC), 0);
+	soft_qp_kickoff(qp);
+}
+
+static void wire_event(struct loop *loop, struct soft_qp *qp, struct soft_qp *peer, uint32_t slots,
+	unsigned side)
+{
+	Vsd__EvWire event = VSD__EV_WIRE__INIT;
+
+	event.wire = loop->wires;
+	event.generation = 1;
+	event.kind = qp->init.qp_type == IBV_QPT_UC ? VSD__WIRE_KIND__WIRE_UC : VSD__WIRE_KIND__WIRE_RC;
+	event.local_qpn = qp->v.qp.qp_num;
+	event.peer_qpn = peer->v.qp.qp_num;
+	event.req_slots = event.resp_slots = slots;
+	event.peer = PEER;
+	event.side = side;
+	ck_assert(fake_event(loop->events, VSD__OP__EV_WIRE, &event.base));
+}
+
+void loop_wire(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots)
+{
+	wire_event(loop, a, b, slots, 0);
+	wire_event(loop, b, a, slots, 1);
+	loop->wires++;
+	while (!atomic_load(&a->wire) || !atomic_load(&b->wire))
+		sched_yield();
+}
+
+void loop_connect(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots,
+	const struct loop_options *options)
+{
+	loop_rtr(a, b->v.qp.qp_num, options);
+	loop_rtr(b, a->v.qp.qp_num, options);
+	loop_wire(loop, a, b, slots);
+	loop_rts(a, options);
+	loop_rts(b, options);
+}
+
+/* --- work -------------------------------------------------------------------------------------------------------------- */
+
+struct ibv_wc loop_wait(struct soft_cq *cq)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while ((n = soft_poll_cq(&cq->v.cq, 1, &wc)) == 0)
+		sched_yield();
+	ck_assert_int_eq(n, 1);
+	return wc;
+}
+
+void loop_expect(struct soft_cq *cq, uint64_t wr_id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = loop_wait(cq);
+
+	ck_assert_msg(wc.wr_id == wr_id && wc.status == status, "completion %d of WR %d, not %d of %d",
+		wc.status, (int)wc.wr_id, status, (int)wr_id);
+}
+
+void loop_event(struct loop *loop, enum ibv_event_type type)
+{
+	struct ibv_async_event event;
+
+	ck_assert_int_eq(soft_async_get(&loop->ctx.async, &event), 0);
+	ck_assert_int_eq(event.event_type, type);
+	soft_async_ack(&loop->ctx.async, &event);
+}
+
+int loop_send(struct soft_qp *qp, uint64_t wr_id, enum ibv_wr_opcode opcode, struct soft_mr *mr,
+	const void *addr, uint32_t length, struct soft_mr *remote, const void *raddr)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)addr, .length = length, .lkey = mr ? mr->key : 0 };
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = opcode,
+	};
+
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+		wr.wr.atomic.remote_addr = (uintptr_t)raddr;
+		wr.wr.atomic.rkey = remote->key;
+		wr.wr.atomic.compare_add = 1;
+	} else if (remote) {
+		wr.wr.rdma.remote_addr = (uintptr_t)raddr;
+		wr.wr.rdma.rkey = remote->key;
+	}
+	return soft_post_send(&qp->v.qp, &wr, &bad);
+}
+
+int loop_recv(struct soft_qp *qp, uint64_t wr_id, struct soft_mr *mr, void *addr, uint32_t length)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)addr, .length = length, .lkey = mr ? mr->key : 0 };
+	struct ibv_recv_wr *bad, wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = length ? 1 : 0 };
+
+	return soft_post_recv(&qp->v.qp, &wr, &bad);
+}
