@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Copies: every length and alignment, and that nothing beyond the range is touched.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include "client/soft/copy.h"
+#include "tests/lib/harness.h"
+
+enum { ROOM = 160, MAX = 100 };
+
+static const struct {
+	const char *name;
+	int (*copy)(void *dst, const void *src, size_t n);
+} copies[] = { { "to program", copy_to_program }, { "from program", copy_from_program } };
+
+static void check(int (*copy)(void *dst, const void *src, size_t n), size_t n, size_t to, size_t from)
+{
+	_Alignas(16) uint8_t dst[ROOM], want[ROOM], src[ROOM];
+
+	memset(dst, 0xee, sizeof(dst));
+	memset(want, 0xee, sizeof(want));
+	for (size_t i = 0; i < sizeof(src); i++)
+		src[i] = (uint8_t)(i * 3 + 1);
+	memcpy(want + to, src + from, n);
+	ck_assert_int_eq(copy(dst + to, src + from, n), 0);
+	ck_assert_mem_eq(dst, want, sizeof(dst));
+}
+
+START_TEST(every_length_and_alignment)
+{
+	for (size_t n = 0; n <= MAX; n++)
+		for (size_t to = 0; to < 16; to++)
+			for (size_t from = 0; from < 16; from += 5)
+				check(copies[_i].copy, n, to, from);
+}
+END_TEST
+
+START_TEST(nothing_is_copied_from_nowhere)
+{
+	ck_assert_int_eq(copy_to_program(NULL, NULL, 0), 0);
+	copy_ordered(NULL, NULL, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("copy");
+	TCase *t = harness_tcase(suite, "copy");
+
+	tcase_add_loop_test(t, every_length_and_alignment, 0, sizeof(copies) / sizeof(copies[0]));
+	tcase_add_test(t, nothing_is_copied_from_nowhere);
+	return harness_run(suite);
+}
