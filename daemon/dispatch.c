@@ -36,9 +36,9 @@ static const struct method methods[] = {
 	ROW(CONTEXT_ATTACH,	"context_attach",	context_attach_request,		JOINED,	0,		1, op_context_attach),
 	ROW(CONTEXT_CLOSE,	"context_close",	context_close_request,		JOINED,	0,		0, op_context_close),
 	ROW(LEASE,		"lease",		lease_request,			JOINED,	0,		0, op_lease),
-	ROW(SEGMENT_GET,	"segment_get",		segment_get_request,		JOINED,	0,		0, op_segment_get),
-	ROW(WIRE_RELEASE,	"wire_release",		wire_release_request,		JOINED,	0,		0, op_wire_release),
-	ROW(PEER_RESOLVE,	"peer_resolve",		peer_resolve_request,		JOINED,	0,		0, op_peer_resolve),
+	ROW(SEGMENT_GET,	"segment_get",		segment_get_request,		JOINED,	METHOD_EVENTS,	0, op_segment_get),
+	ROW(WIRE_RELEASE,	"wire_release",		wire_release_request,		JOINED,	METHOD_EVENTS,	0, op_wire_release),
+	ROW(PEER_RESOLVE,	"peer_resolve",		peer_resolve_request,		JOINED,	METHOD_EVENTS,	0, op_peer_resolve),
 	ROW(PD_ALLOC,		"pd_alloc",		pd_alloc_request,		JOINED,	0,		0, op_pd_alloc),
 	ROW(TD_ALLOC,		"td_alloc",		td_alloc_request,		JOINED,	0,		0, op_td_alloc),
 	ROW(PARENT_DOMAIN_ALLOC, "parent_domain_alloc", parent_domain_alloc_request,	JOINED,	0,		0, op_parent_domain_alloc),
@@ -91,7 +91,10 @@ static void answer(struct call *call, const struct frame_header *request, int st
 	int n = frame_pack(server->answer, sizeof(server->answer), &header, status == 0 ? call->reply : NULL);
 
 	assert(n > 0);
-	session_send(call->session, server->answer, (size_t)n, &call->fds, false);
+	if (call->on_events)
+		process_answer(call->session->process, server->answer, (size_t)n);
+	else
+		session_send(call->session, server->answer, (size_t)n, &call->fds, false);
 }
 
 /* Whether @method may be called now. Some wrong times end the session, others only the request. */
@@ -106,7 +109,7 @@ static int check(const struct session *session, const struct method *method)
 	}
 	if (method->where == METHOD_ADMIN && !session->admin)
 		return refuse(-EPERM, "only on the admin socket");
-	if (method->where == 0 && session->admin)
+	if (!(method->where & (METHOD_ADMIN | METHOD_BOTH)) && session->admin)
 		return refuse(-EPERM, "not on the admin socket");
 	return 0;
 }
@@ -142,9 +145,11 @@ static const char *malformed(const struct session *session, const void *frame, s
 	return NULL;
 }
 
-int dispatch(struct session *session, const void *frame, size_t length)
+static int dispatch_from(struct session *session, const void *frame, size_t length, bool on_events)
 {
-	struct call call = { .server = session->server, .session = session, .fds = FDLIST_NULL };
+	struct call call = {
+		.server = session->server, .session = session, .fds = FDLIST_NULL, .on_events = on_events
+	};
 	struct scratch *scratch = &session->server->scratch;
 	const struct method *method;
 	struct frame_header header;
@@ -156,6 +161,8 @@ int dispatch(struct session *session, const void *frame, size_t length)
 	if (why)
 		return dispatch_refuse(session, why);
 	method = method_get(header.opcode);
+	if (on_events && !(method->where & METHOD_EVENTS))
+		return dispatch_refuse(session, "not for the event socket");
 	refuse_clear();
 	scratch_reset(scratch);
 	r = frame_unpack(&scratch->request, method->request, (const uint8_t *)frame + sizeof(header), header.length,
@@ -175,6 +182,16 @@ int dispatch(struct session *session, const void *frame, size_t length)
 		process_flush(session->process);
 	answer(&call, &header, r);
 	return call.end ? -EPROTONOSUPPORT : 0;
+}
+
+int dispatch(struct session *session, const void *frame, size_t length)
+{
+	return dispatch_from(session, frame, length, false);
+}
+
+int dispatch_on_events(struct session *session, const void *frame, size_t length)
+{
+	return dispatch_from(session, frame, length, true);
 }
 
 struct attachment *call_attachment(const struct call *call, uint32_t context)

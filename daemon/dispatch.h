@@ -26,6 +26,7 @@ struct call {
 	const ProtobufCMessage *reply;	 /* NULL: an empty body */
 	struct fdlist fds;		 /* of the answer */
 	bool end;			 /* end the session after the answer */
+	bool on_events;			 /* it came on the event socket and is answered there */
 };
 
 /* 0 and the answer in @call, or a negative errno (with refuse() saying why). */
@@ -34,6 +35,7 @@ typedef int op_fn(struct call *call);
 enum {
 	METHOD_ADMIN = 1, /* only on the admin socket */
 	METHOD_BOTH = 2,  /* on both sockets; without either: only on the other one */
+	METHOD_EVENTS = 4, /* on the event socket as well: what the client's progress thread asks */
 };
 
 struct method {
@@ -50,6 +52,8 @@ const struct method *method_get(unsigned opcode);
 
 /* Handles a frame. 0, or a negative errno: the session must end. */
 int dispatch(struct session *session, const void *frame, size_t length);
+/* The same for a frame that came on the event socket of the session's process. */
+int dispatch_on_events(struct session *session, const void *frame, size_t length);
 /* Logs a malformed frame and counts it. Returns -EBADMSG. */
 int dispatch_refuse(struct session *session, const char *why);
 

@@ -5,15 +5,18 @@
  */
 #include "daemon/process.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/cleanup.h"
+#include "daemon/dispatch.h"
 #include "daemon/event.h"
 #include "daemon/fd.h"
 #include "daemon/pair.h"
@@ -23,10 +26,13 @@
 #include "daemon/worker.h"
 #include "proto/fdlist.h"
 #include "proto/ring_abi.h"
+#include "proto/sock.h"
 
 /* Unread notices with fds in one event socket: what is in flight counts against the limit of our uid. */
 #define FDS_UNREAD_MAX 8
 #define RETRY_MS 5
+/* Requests of one client on its event socket in one turn of the loop. */
+#define READ_BUDGET 16
 
 #define LOOPS_MAX (1u << 20)
 
@@ -75,22 +81,61 @@ static int make_events(struct fdlist *fds, int *events)
 	theirs = fd_admit(pair[1]);
 	if (ours < 0 || theirs < 0)
 		return -ENFILE;
-	/* Nothing is ever read here; what the client writes must not pile up. */
-	if (shutdown(ours, SHUT_RD) < 0)
-		return -errno;
 	r = fdlist_consume(fds, fd_steal(&theirs));
 	if (r == 0)
 		*events = fd_steal(&ours);
 	return r;
 }
 
+/* The next request is read when all that the last one led to is in the socket. */
+static void update(struct process *process)
+{
+	bool idle = list_empty(&process->notices) && process->answer_length == 0;
+	unsigned mask = process->blocked ? LOOP_WRITE : idle && !process->deaf ? LOOP_READ : 0;
+
+	if (watch_set(&process->watch, process->broken ? 0 : mask) < 0 && !process->broken) {
+		process->broken = true;
+		session_lost(process->session, GONE_DEAD);
+	}
+}
+
+/* False when there is no more to read now. */
+static bool read_one(struct process *process)
+{
+	uint8_t request[VSD_REQUEST_MAX];
+	size_t length = 0;
+	int r = sock_recv(process->events, request, sizeof(request), false, NULL, &length);
+
+	if (r == -EAGAIN)
+		return false;
+	if (r == 0 && length == 0) {
+		/* Whether it is dead is for its pidfd to say. */
+		process->deaf = true;
+		return false;
+	}
+	if (r == 0)
+		r = dispatch_on_events(process->session, request, length);
+	else
+		r = dispatch_refuse(process->session, "on the event socket: fds, or a frame too long");
+	if (r < 0)
+		session_lost(process->session, GONE_DEAD);
+	return r == 0;
+}
+
 static void ready(void *data, unsigned what)
 {
 	struct process *process = data;
 
-	(void)what;
-	watch_set(&process->watch, 0);
-	process_flush(process);
+	if (what & LOOP_WRITE) {
+		process->blocked = false;
+		process_flush(process);
+	}
+	for (unsigned i = 0; i < READ_BUDGET && what & LOOP_READ; i++) {
+		if (process->session->state == SESSION_LOST || process->broken || process->blocked ||
+			process->answer_length || !list_empty(&process->notices) || !read_one(process))
+			break;
+	}
+	update(process);
 }
 
 static void retry(void *data)
@@ -115,6 +160,8 @@ static int set_up(struct process *process, struct fdlist *fds)
 		r = fdlist_dup(fds, server->map.fd);
 	if (r == 0)
 		r = watch_init(&process->watch, server->loop, process->events, ready, process);
+	if (r == 0)
+		r = watch_set(&process->watch, LOOP_READ);
 	if (r == 0)
 		r = timer_init(&process->retry, server->loop, retry, process);
 	if (r == 0)
@@ -208,7 +255,7 @@ static void fail(struct process *process, int error)
 {
 	switch (error) {
 	case -EAGAIN:
-		watch_set(&process->watch, LOOP_WRITE);
+		process->blocked = true;
 		return;
 	case -EPIPE:
 	case -ECONNRESET:
@@ -223,10 +270,9 @@ static void fail(struct process *process, int error)
 	}
 }
 
-void process_flush(struct process *process)
+/* Whether notices and answer are all in the socket. */
+static bool flush(struct process *process)
 {
-	if (process->watch.mask || process->broken)
-		return;
 	while (!list_empty(&process->notices)) {
 		struct notice *notice = container_of(process->notices.next, struct notice, link);
 		bool has_fds = notice->kind == NOTICE_SEGMENT;
@@ -235,10 +281,39 @@ void process_flush(struct process *process)
 		r = has_fds && !may_send_fds(process) ? -ENFILE : event_send(process, notice);
 		if (r < 0) {
 			fail(process, r);
-			return;
+			return false;
 		}
 		process->fds_unread += has_fds;
 		pair_noticed(process, notice);
 	}
-	session_told(process->session);
+	if (process->answer_length) {
+		int r = sock_send(process->events, process->answer, process->answer_length, NULL, false);
+
+		if (r < 0) {
+			fail(process, r);
+			return false;
+		}
+		process->answer_length = 0;
+	}
+	return true;
+}
+
+void process_flush(struct process *process)
+{
+	if (process->blocked || process->broken)
+		return;
+
+	bool told = flush(process);
+
+	update(process);
+	if (told)
+		session_told(process->session);
+}
+
+void process_answer(struct process *process, const void *frame, size_t length)
+{
+	assert(length <= sizeof(process->answer) && process->answer_length == 0);
+	memcpy(process->answer, frame, length);
+	process->answer_length = length;
+	process_flush(process);
 }

@@ -21,6 +21,9 @@ struct fdlist;
 struct server;
 struct session;
 
+/* An answer to what may be asked on the event socket. */
+#define PROCESS_ANSWER_MAX 64
+
 #define HANDLE_PROCESS 1 /* type in the server's table of processes */
 
 struct process {
@@ -32,7 +35,11 @@ struct process {
 	int events; /* our end of the event socket */
 	int page;   /* read-only */
 	int kick;   /* write end */
-	struct watch watch; /* of @events, when it was full */
+	struct watch watch; /* of @events */
+	bool blocked;	    /* it was full */
+	bool deaf;	    /* nothing more comes from there */
+	uint8_t answer[PROCESS_ANSWER_MAX]; /* on @events, behind the notices; */
+	size_t answer_length;		    /* 0: there is none */
 	struct timer retry; /* when a notice could not be sent for another reason */
 	struct list notices;
 	unsigned fds_unread; /* notices with fds since the socket was last seen empty */
@@ -52,6 +59,8 @@ struct process *process_free(struct process *process, enum gone_reason reason);
 void process_notify(struct process *process, struct notice *notice, enum notice_kind kind, enum gone_reason reason);
 /* Sends what can be sent. */
 void process_flush(struct process *process);
+/* Answers a request that came on its event socket. */
+void process_answer(struct process *process, const void *frame, size_t length);
 /* Whether everything it must know is in its event socket. */
 static inline bool process_is_told(const struct process *process)
 {
