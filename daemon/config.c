@@ -11,6 +11,21 @@
 
 #include "daemon/options.h"
 
+void device_default(struct device_config *device, const char *name, unsigned n)
+{
+	char why[128];
+
+	/* Compared byte by byte at a reload. */
+	memset(device, 0, sizeof(*device));
+	strncpy(device->name, name, CONFIG_NAME_MAX);
+	for (unsigned i = 0; i < n_options; i++) {
+		if (options[i].section == SECTION_DEVICE && options[i].def)
+			options[i].apply(&options[i], device, options[i].def, why, sizeof(why));
+	}
+	device->guid = 0x0256534400000001ull + n;
+	device->lid = n + 1;
+}
+
 struct config *config_new(void)
 {
 	struct config *config = calloc(1, sizeof(*config));
@@ -20,6 +35,8 @@ struct config *config_new(void)
 	for (unsigned i = 0; i < SLOT_N; i++)
 		config->limit[i] = slot_info[i].limit;
 	options_default(config);
+	device_default(&config->devices[0], "soft0", 0);
+	config->n_devices = 1;
 	return config;
 }
 
@@ -69,11 +86,4 @@ bool config_admits(const struct config *config, uid_t uid, const gid_t *groups, 
 			return true;
 	}
 	return false;
-}
-
-int config_read(const char *path, bool optional, struct config **config, char *error, unsigned size)
-{
-	(void)path;(void)optional;(void)error;(void)size;
-	*config = config_new();
-	return 0;
 }

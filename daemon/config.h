@@ -62,6 +62,8 @@ struct config {
 
 /* What holds without any file: one soft device soft0. */
 struct config *config_new(void);
+/* The @n-th device, with nothing said about it. */
+void device_default(struct device_config *device, const char *name, unsigned n);
 struct config *config_free(struct config *config);
 /* Limits of @uid: [limits USER] over [limits]. @limit has SLOT_N entries. */
 void config_limits(const struct config *config, uid_t uid, uint64_t *limit);

@@ -1,25 +1,293 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: parser, defaults and manual page must agree on every setting, so there is one table. Guarantees: a value that
+ * is refused changes nothing; a number is never cut.
+ */
 #include "daemon/options.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/config.h"
 
+static const char *const words_switch[] = { "off", "on", NULL };
+static const char *const words_connect[] = { "domain", "any", NULL };
+static const char *const words_level[] = { "error", "warning", "info", "debug", NULL };
+static const char *const words_link[] = { "", "infiniband", "ethernet", NULL };
+static const char *const words_port[] = { "down", "active", NULL };
+
+static int refuse_value(char *why, unsigned size, const char *key, const char *text)
+{
+	snprintf(why, size, "%s must be %s", key, text);
+	return -EINVAL;
+}
+
+/* Digits (or 0x and hexadecimal ones), and K, M, G or T for powers of 1024. */
+static int parse_number(const char *value, uint64_t *number)
+{
+	static const char suffixes[] = "KMGT";
+	const char *suffix;
+	uint64_t n;
+	char *end;
+
+	if (!isdigit((unsigned char)value[0]))
+		return -EINVAL;
+	errno = 0;
+	n = strtoull(value, &end, value[0] == '0' && value[1] == 'x' ? 16 : 10);
+	if (errno != 0 || end == value)
+		return -EINVAL;
+	if (*end) {
+		unsigned shift;
+
+		suffix = strchr(suffixes, *end);
+		if (!suffix || end[1])
+			return -EINVAL;
+		shift = 10 * (unsigned)(suffix - suffixes + 1);
+		if (n > UINT64_MAX >> shift)
+			return -EINVAL;
+		n <<= shift;
+	}
+	*number = n;
+	return 0;
+}
+
+static int get_number(const char *key, const char *value, uint64_t min, uint64_t max, uint64_t *number, char *why,
+		      unsigned size)
+{
+	uint64_t n;
+
+	if (parse_number(value, &n) < 0)
+		return refuse_value(why, size, key, "a number");
+	if (n < min || n > max) {
+		snprintf(why, size, "%s must be from %" PRIu64 " to %" PRIu64, key, min, max);
+		return -EINVAL;
+	}
+	*number = n;
+	return 0;
+}
+
+static int apply_u32(const struct option *option, void *target, const char *value, char *why, unsigned size)
+{
+	uint64_t n;
+	int r = get_number(option->key, value, option->min, option->max, &n, why, size);
+
+	if (r == 0)
+		*(uint32_t *)(void *)((char *)target + option->offset) = (uint32_t)n;
+	return r;
+}
+
+/* A power of two, or 0. */
+static int apply_slots(const struct option *option, void *target, const char *value, char *why, unsigned size)
+{
+	uint64_t n;
+	int r = get_number(option->key, value, option->min, option->max, &n, why, size);
+
+	if (r < 0)
+		return r;
+	if (n == 1 || (n & (n - 1)) != 0)
+		return refuse_value(why, size, option->key, "0 or a power of two from 2");
+	*(uint32_t *)(void *)((char *)target + option->offset) = (uint32_t)n;
+	return 0;
+}
+
+static int apply_mtu(const struct option *option, void *target, const char *value, char *why, unsigned size)
+{
+	uint64_t n;
+	int r = get_number(option->key, value, option->min, option->max, &n, why, size);
+
+	if (r < 0)
+		return r;
+	if ((n & (n - 1)) != 0)
+		return refuse_value(why, size, option->key, "256, 512, 1024, 2048 or 4096");
+	*(uint32_t *)(void *)((char *)target + option->offset) = (uint32_t)n;
+	return 0;
+}
+
+/* GUIDs and prefixes: 64 bits in hexadecimal, colons between groups allowed. */
+static int apply_hex64(const struct option *option, void *target, const char *value, char *why, unsigned size)
+{
+	const char *digits = strncmp(value, "0x", 2) == 0 ? value + 2 : value;
+	uint64_t n = 0;
+	unsigned count = 0;
+
+	for (const char *p = digits; *p; p++) {
+		if (*p == ':' && p > digits && p[-1] != ':' && p[1])
+			continue;
+		if (!isxdigit((unsigned char)*p) || ++count > 16)
+			return refuse_value(why, size, option->key, "up to 16 hexadecimal digits");
+		n = n << 4 | (unsigned)(isdigit((unsigned char)*p) ? *p - '0' : tolower((unsigned char)*p) - 'a' + 10);
+	}
+	if (n < option->min)
+		return refuse_value(why, size, option->key, "something other than 0");
+	*(uint64_t *)(void *)((char *)target + option->offset) = n;
+	return 0;
+}
+
+static int find_word(const struct option *option, const char *value, char *why, unsigned size)
+{
+	int used;
+
+	for (int i = 0; option->words[i]; i++) {
+		if (option->words[i][0] && strcmp(option->words[i], value) == 0)
+			return i;
+	}
+	used = snprintf(why, size, "%s must be one of:", option->key);
+	for (int i = 0; option->words[i] && used > 0 && (unsigned)used < size; i++) {
+		if (option->words[i][0])
+			used += snprintf(why + used, size - (unsigned)used, " %s", option->words[i]);
+	}
+	return -EINVAL;
+}
+
+static int apply_word(const struct option *option, void *target, const char *value, char *why, unsigned size)
+{
+	int r = find_word(option, value, why, size);
+
+	if (r < 0)
+		return r;
+	*(unsigned *)(void *)((char *)target + option->offset) = (unsigned)r;
+	return 0;
+}
+
+static int apply_bool(const struct option *option, void *target, const char *value, char *why, unsigned size)
+{
+	int r = find_word(option, value, why, size);
+
+	if (r < 0)
+		return r;
+	*(bool *)((char *)target + option->offset) = r;
+	return 0;
+}
+
+static int find_user(const char *name, uint32_t *id)
+{
+	const struct passwd *passwd = getpwnam(name);
+	uint64_t n;
+
+	if (passwd)
+		*id = passwd->pw_uid;
+	else if (parse_number(name, &n) == 0 && n < UINT32_MAX)
+		*id = (uint32_t)n;
+	else
+		return -ENOENT;
+	return 0;
+}
+
+static int find_group(const char *name, uint32_t *id)
+{
+	const struct group *group = getgrnam(name);
+	uint64_t n;
+
+	if (group)
+		*id = group->gr_gid;
+	else if (parse_number(name, &n) == 0 && n < UINT32_MAX)
+		*id = (uint32_t)n;
+	else
+		return -ENOENT;
+	return 0;
+}
+
+static int add_id(struct id_list *list, uint32_t id)
+{
+	uint32_t *ids = reallocarray(list->ids, list->n + 1, sizeof(*ids));
+
+	if (!ids)
+		return -ENOMEM;
+	list->ids = ids;
+	list->ids[list->n++] = id;
+	return 0;
+}
+
+static int apply_ids(const struct option *option, void *target, const char *value, char *why, unsigned size)
+{
+	struct id_list *list = (struct id_list *)(void *)((char *)target + option->offset);
+	int (*find)(const char *name, uint32_t *id) = option->min ? find_group : find_user;
+	struct id_list made = { .set = true };
+	char copy[1024], *save = NULL;
+	uint32_t id;
+	int r = 0;
+
+	snprintf(copy, sizeof(copy), "%s", value);
+	for (char *name = strtok_r(copy, " \t,", &save); name && r == 0; name = strtok_r(NULL, " \t,", &save)) {
+		if (strcmp(name, "*") == 0) {
+			made.any = true;
+			continue;
+		}
+		r = find(name, &id);
+		if (r < 0)
+			snprintf(why, size, "no %s '%s'", option->min ? "group" : "user", name);
+		else
+			r = add_id(&made, id);
+	}
+	if (r < 0) {
+		free(made.ids);
+		return -EINVAL;
+	}
+	free(list->ids);
+	*list = made;
+	return 0;
+}
+
+#define D(field) offsetof(struct config, field)
+#define V(field) offsetof(struct device_config, field)
+
+const struct option options[] = {
+	{ SECTION_DAEMON, "log_level", "info", apply_word, D(log_level), .words = words_level },
+	{ SECTION_DAEMON, "max_connections", "16384", apply_u32, D(max_connections), 1, 1 << 20 },
+	{ SECTION_DAEMON, "domain_share", "100", apply_u32, D(domain_share), 1, 100 },
+	{ SECTION_DAEMON, "cma", "on", apply_bool, D(cma), .words = words_switch },
+	{ SECTION_DAEMON, "connect", "any", apply_bool, D(connect_any), .words = words_connect },
+	{ SECTION_DAEMON, "lane_slots", "0", apply_slots, D(lane_slots), 0, 256 },
+	{ SECTION_DEVICE, "guid", NULL, apply_hex64, V(guid), 1 },
+	{ SECTION_DEVICE, "lid", NULL, apply_u32, V(lid), 1, 0xbfff },
+	{ SECTION_DEVICE, "gid_prefix", "fe80:0000:0000:0000", apply_hex64, V(gid_prefix), 1 },
+	{ SECTION_DEVICE, "link_layer", "infiniband", apply_word, V(link_layer), .words = words_link },
+	{ SECTION_DEVICE, "mtu", "4096", apply_mtu, V(mtu), 256, 4096 },
+	{ SECTION_DEVICE, "port", "active", apply_bool, V(active), .words = words_port },
+	{ SECTION_CONNECT, "users", "*", apply_ids, D(connect_users), 0 },
+	{ SECTION_CONNECT, "groups", NULL, apply_ids, D(connect_groups), 1 },
+};
+const unsigned n_options = sizeof(options) / sizeof(options[0]);
+
+_Static_assert(sizeof(enum log_level) == sizeof(unsigned) && sizeof(enum link_layer) == sizeof(unsigned),
+	"apply_word writes an unsigned");
+
+const struct option *option_find(enum section section, const char *key)
+{
+	for (unsigned i = 0; i < n_options; i++) {
+		if (options[i].section == section && strcmp(options[i].key, key) == 0)
+			return &options[i];
+	}
+	return NULL;
+}
+
+int option_limit(const char *key, const char *value, uint64_t *limit, uint32_t *set, char *why, unsigned size)
+{
+	for (unsigned i = 0; i < SLOT_N; i++) {
+		if (strcmp(slot_info[i].name, key) != 0)
+			continue;
+		int r = get_number(key, value, 0, slot_info[i].max, &limit[i], why, size);
+
+		if (r == 0)
+			*set |= 1u << i;
+		return r;
+	}
+	return -ENOENT;
+}
+
 void options_default(struct config *config)
 {
-	config->log_level = LOG_LEVEL_INFO;
-	config->domain_share = 100;
-	config->max_connections = 16384;
-	config->cma = true;
-	config->connect_any = true;
-	config->n_devices = 1;
-	config->devices[0] = (struct device_config){
-		.name = "soft0",
-		.guid = 0x0256534400000001ull,
-		.gid_prefix = 0xfe80ull << 48,
-		.lid = 1,
-		.link_layer = LINK_INFINIBAND,
-		.mtu = 4096,
-		.active = true,
-	};
+	char why[128];
+
+	/* Ids have no default value of their own: a list that is not set admits everybody. */
+	for (unsigned i = 0; i < n_options; i++) {
+		if (options[i].section == SECTION_DAEMON)
+			options[i].apply(&options[i], config, options[i].def, why, sizeof(why));
+	}
 }

@@ -14,6 +14,7 @@
 #include "daemon/domain.h"
 #include "daemon/handle.h"
 #include "daemon/list.h"
+#include "daemon/list_walk.h"
 #include "daemon/loop.h"
 #include "daemon/notice.h"
 #include "proto/fdlist.h"
@@ -45,10 +46,12 @@ struct peer_cred {
 	uint64_t pidns; /* 0: not known */
 };
 
-struct list_cursor {
+/* Where the listing stands that this session reads page by page. */
+struct listing {
 	uint32_t page; /* the next one; 0: none is open */
-	uint64_t session;
-	uint32_t attachment, type, handle;
+	unsigned type;
+	bool all;
+	struct cursor at;
 };
 
 struct session {
@@ -70,8 +73,8 @@ struct session {
 	struct process *process;
 	struct list out;
 	unsigned events_waiting; /* in @out */
-	struct list link_watch, link_stuck;
-	struct list_cursor cursor;
+	struct list link_watch, link_stuck; /* in the server's lists, when it is there */
+	struct listing listing;
 	struct charge charge;
 	uint64_t since; /* loop_now() at connect */
 };

@@ -1,19 +1,78 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: somebody who watches should not have to ask again and again. Guarantees: nobody is told of another domain but
+ * over the admin socket; a watcher that does not read is ended like anybody else who leaves events unread. What a
+ * client had when it went is not told one by one: its own line says it.
+ */
 #include "daemon/watch.h"
+
+#include "daemon/context.h"
+#include "daemon/encode.h"
+#include "daemon/list_walk.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
 
 void watch_start(struct session *session)
 {
-	(void)session;
+	list_remove(&session->link_watch);
+	list_append(&session->server->watchers, &session->link_watch);
+}
+
+static void tell(struct server *server, const struct session *about, const struct item *item, bool added)
+{
+	static uint8_t buf[4096];
+	static struct scratch scratch; /* the server's is in use by the request that changed something */
+	struct frame_header header = {
+		.magic = FRAME_MAGIC,
+		.version = VSD_VERSION_MAX,
+		.opcode = VSD__OP__EV_CHANGE,
+		.flags = FRAME_EVENT,
+	};
+	Vsd__EvChange change = VSD__EV_CHANGE__INIT;
+	struct stats_who who;
+	int n;
+
+	scratch_reset(&scratch);
+	stats_who(about, &who);
+	change.added = added;
+	change.item = encode_item(&scratch, item, &who);
+	if (!change.item)
+		return;
+	n = frame_pack(buf, sizeof(buf), &header, &change.base);
+	list_for_each_safe(pos, &server->watchers) {
+		struct session *watcher = container_of(pos, struct session, link_watch);
+
+		if (n > 0 && watcher != about && walk_may_see(watcher, watcher->admin, about))
+			session_send(watcher, buf, (size_t)n, NULL, true);
+	}
 }
 
 void watch_object(const struct object *object, bool added)
 {
-	(void)object;
-	(void)added;
+	const struct context *context = object->context;
+	struct item item;
+
+	if (list_empty(&context->server->watchers))
+		return;
+	list_for_each(pos, &context->attachments) {
+		const struct attachment *attachment = container_of(pos, struct attachment, link_context);
+
+		if (!attachment->session)
+			continue;
+		if (object->owner ? object->owner != attachment : object->session != attachment->session->id)
+			continue;
+		item_of_object(attachment->session, attachment->id, object, &item);
+		tell(context->server, attachment->session, &item, added);
+		return;
+	}
 }
 
 void watch_session(const struct session *session, bool added)
 {
-	(void)session;
-	(void)added;
+	struct item item;
+
+	if (list_empty(&session->server->watchers) || session->state == SESSION_LOST)
+		return;
+	item_of_client(session, &item);
+	tell(session->server, session, &item, added);
 }

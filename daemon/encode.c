@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Why: listings and EV_CHANGE show the same items. Guarantees: an item is complete or not there.
+ */
+#include "daemon/encode.h"
+
+#include <stddef.h>
+
+/* Optional numbers: where each stands on both sides. */
+#define FIELD32(bit, name)                                                              \
+	{ bit, offsetof(struct item, name), offsetof(Vsd__Item, has_##name), offsetof(Vsd__Item, name), false }
+#define FIELD64(bit, name)                                                              \
+	{ bit, offsetof(struct item, name), offsetof(Vsd__Item, has_##name), offsetof(Vsd__Item, name), true }
+
+static const struct {
+	enum item_field bit;
+	size_t from, has, to;
+	bool wide;
+} fields[] = {
+	FIELD32(ITEM_NUMBER, number),	FIELD32(ITEM_PD, pd),
+	FIELD32(ITEM_PARENT, parent),	FIELD32(ITEM_SEND_CQ, send_cq),
+	FIELD32(ITEM_RECV_CQ, recv_cq), FIELD32(ITEM_SRQ, srq),
+	FIELD64(ITEM_ADDR, addr),	FIELD64(ITEM_LENGTH, length),
+	FIELD32(ITEM_ACCESS, access),	FIELD32(ITEM_DEPTH, depth),
+	FIELD32(ITEM_PEER_PID, peer_pid), FIELD32(ITEM_PEER_NUMBER, peer_number),
+	FIELD32(ITEM_USERS, users),	FIELD32(ITEM_GID, gid),
+};
+
+static void encode_numbers(Vsd__Item *out, const struct item *item)
+{
+	for (unsigned i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		const char *from = (const char *)item + fields[i].from;
+		char *to = (char *)out + fields[i].to;
+
+		if (!(item->has & fields[i].bit))
+			continue;
+		*(protobuf_c_boolean *)(void *)((char *)out + fields[i].has) = 1;
+		if (fields[i].wide)
+			*(uint64_t *)(void *)to = *(const uint64_t *)(const void *)from;
+		else
+			*(uint32_t *)(void *)to = *(const uint32_t *)(const void *)from;
+	}
+}
+
+Vsd__Item *encode_item(struct scratch *scratch, const struct item *item, const struct stats_who *who)
+{
+	Vsd__Item *out = scratch_alloc(scratch, sizeof(*out));
+
+	if (!out)
+		return NULL;
+	vsd__item__init(out);
+	out->type = (Vsd__ObjectType)item->type;
+	out->session = item->session;
+	out->context = item->context;
+	out->handle = item->handle;
+	out->pid = item->pid;
+	out->uid = item->uid;
+	out->command = scratch_strdup(scratch, who->command);
+	out->cgroup = scratch_strdup(scratch, who->cgroup);
+	out->device = scratch_strdup(scratch, item->device ? item->device : "");
+	if (!out->command || !out->cgroup || !out->device)
+		return NULL;
+	if (item->kind && !(out->kind = scratch_strdup(scratch, item->kind)))
+		return NULL;
+	if (item->state && !(out->state = scratch_strdup(scratch, item->state)))
+		return NULL;
+	if (who->container[0] && !(out->container = scratch_strdup(scratch, who->container)))
+		return NULL;
+	encode_numbers(out, item);
+	return out;
+}
+
+bool encode_counters(struct scratch *scratch, Vsd__Item *item, const struct process *process)
+{
+	uint64_t values[VSD_COUNT_N];
+
+	if (!stats_counters(process, values))
+		return true;
+	item->counters = scratch_alloc(scratch, VSD_COUNT_N * sizeof(*item->counters));
+	for (unsigned i = 0; item->counters && i < VSD_COUNT_N; i++) {
+		Vsd__Counter *counter;
+
+		if (!stats_counter_name(i))
+			continue;
+		counter = scratch_alloc(scratch, sizeof(*counter));
+		if (!counter)
+			return false;
+		vsd__counter__init(counter);
+		counter->name = scratch_strdup(scratch, stats_counter_name(i));
+		counter->value = values[i];
+		if (!counter->name)
+			return false;
+		item->counters[item->n_counters++] = counter;
+	}
+	return item->counters != NULL;
+}

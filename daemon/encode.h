@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Items of listings as messages.
+ */
+#ifndef DAEMON_ENCODE_H
+#define DAEMON_ENCODE_H
+
+#include "daemon/item.h"
+#include "daemon/scratch.h"
+#include "daemon/stats.h"
+#include "proto/verbsd.pb-c.h"
+
+struct process;
+
+/* NULL when @scratch is full. Strings are copied. */
+Vsd__Item *encode_item(struct scratch *scratch, const struct item *item, const struct stats_who *who);
+/* Adds the counters of @process; false when @scratch is full. */
+bool encode_counters(struct scratch *scratch, Vsd__Item *item, const struct process *process);
+
+#endif
