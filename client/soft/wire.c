@@ -7,8 +7,10 @@
 #include "client/soft/wire.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/control/control.h"
@@ -356,13 +358,24 @@ void wire_want_space(struct wire *wire)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
+/*
+ * A full pipe is a kick that was not read yet. Not write(): that is a cancellation point. The pipe of a process that is
+ * gone has no reader: the SIGPIPE is this call's, and never the program's.
+ */
 static void write_kick(struct pair *pair)
 {
+	sigset_t sigpipe, old, before;
 	char byte = 0;
 
 	rt_count(VSD_COUNT_KICKS, 1);
-	/* A full pipe is a kick that was not read yet. Not write(): that is a cancellation point. */
-	syscall(SYS_write, pair->kick, &byte, sizeof(byte));
+	sigemptyset(&sigpipe);
+	sigaddset(&sigpipe, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &sigpipe, &old);
+	sigpending(&before);
+	if (syscall(SYS_write, pair->kick, &byte, sizeof(byte)) < 0 && errno == EPIPE &&
+	    !sigismember(&before, SIGPIPE))
+		syscall(SYS_rt_sigtimedwait, &sigpipe, NULL, &(struct timespec){ 0 }, (size_t)_NSIG / 8);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 /* Sets the peer's ready bit. The bit is looked at first: while the peer polls this wire directly it stays set. */
