@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Parent domains: a PD that extends another, with which it is interchangeable, and carries a thread domain and
- * allocators. The allocators are kept with it; nothing is allocated through them yet, queues are the library's own.
+ * Parent domains: a PD that extends another, with which it is interchangeable, and carries a thread domain and the
+ * allocators that the queues of the objects on it come from.
  */
 #include "client/abi/abi.h"
 

@@ -5,29 +5,29 @@
 . "$(dirname "$0")/lib.bash"
 need ibv_devices ibv_devinfo
 
-out=$work/out/text
+text=$work/out/text
 
-# run COMMAND...: as a client; output in $out, its status.
+# run COMMAND...: as a client; output in $text, its status.
 run()
 {
-	(client "$@") >"$out" 2>&1
+	(client "$@") >"$text" 2>&1
 }
 
 # says NAME PATTERN: the last output has a line that matches.
 says()
 {
-	if grep -qE "$2" "$out"; then
+	if grep -qE "$2" "$text"; then
 		tap_ok "$1"
 	else
-		tap_not_ok "$1" "no line matches $2" "$(head -n 40 "$out")"
+		tap_not_ok "$1" "no line matches $2" "$(head -n 40 "$text")"
 	fi
 }
 
 daemon_start
 
 tap_run "ibv_devices ends with status 0" run ibv_devices
-device=$(awk 'NR > 2 && NF == 2 { print $1; exit }' "$out")
-says "ibv_devices lists a device with its GUID" '^ +[a-z][a-z0-9_]+ +[0-9a-f]{16}$'
+device=$(awk 'NR > 2 && NF == 2 { print $1; exit }' "$text")
+says "ibv_devices lists a device with its GUID" '^ +[a-z][a-z0-9_]+[[:space:]]+[0-9a-f]{16}$'
 
 tap_run "ibv_devinfo -v ends with status 0" run ibv_devinfo -v
 says "it names the device" "^hca_id:[[:space:]]+${device:-none}$"
@@ -52,12 +52,12 @@ fi
 if run env VERBSD_DEBUG=1 ibv_devices; then
 	says "VERBSD_DEBUG says what was connected to" '^verbsd: connected to verbsd'
 else
-	tap_not_ok "VERBSD_DEBUG says what was connected to" "$(cat "$out")"
+	tap_not_ok "VERBSD_DEBUG says what was connected to" "$(cat "$text")"
 fi
 
 run ibv_devices
-if grep -q '^verbsd:' "$out"; then
-	tap_not_ok "without it nothing is said" "$(cat "$out")"
+if grep -q '^verbsd:' "$text"; then
+	tap_not_ok "without it nothing is said" "$(cat "$text")"
 else
 	tap_ok "without it nothing is said"
 fi
@@ -76,9 +76,9 @@ else
 fi
 if [ -n "$(ls -A /sys/class/infiniband 2>/dev/null)" ]; then
 	tap_skip "one line says why there is no device" "this machine has real devices"
-elif [ "$(grep -c '^verbsd: ' "$out")" = 1 ]; then
+elif [ "$(grep -c '^verbsd: ' "$text")" = 1 ]; then
 	says "one line says why there is no device" '^verbsd: no soft devices: .*verbsd.sock: '
 else
-	tap_not_ok "one line says why there is no device" "$(cat "$out")"
+	tap_not_ok "one line says why there is no device" "$(cat "$text")"
 fi
 tap_done
