@@ -32,15 +32,27 @@ struct private
 	char dir[sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/verbsd.sock")];
 	char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	char admin[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	char config[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* an empty one */
 	pid_t daemon, reaper;
 };
+
+/* The system's configuration is none of a private daemon's business. */
+static int config_create(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
 
 static int private_dir_in(struct private *private, const char *parent)
 {
 	if (!parent || *parent != '/')
 		return -ENOENT;
 
-	int n = snprintf(private->dir, sizeof(private->dir), "%s/verbsd-XXXXXX", parent);
+	int r, n = snprintf(private->dir, sizeof(private->dir), "%s/verbsd-XXXXXX", parent);
 
 	if (n >= (int)sizeof(private->dir))
 		return -ENAMETOOLONG;
@@ -48,7 +60,11 @@ static int private_dir_in(struct private *private, const char *parent)
 		return -errno;
 	snprintf(private->socket, sizeof(private->socket), "%s/verbsd.sock", private->dir);
 	snprintf(private->admin, sizeof(private->admin), "%s/admin.sock", private->dir);
-	return 0;
+	snprintf(private->config, sizeof(private->config), "%s/config", private->dir);
+	r = config_create(private->config);
+	if (r < 0)
+		rmdir(private->dir);
+	return r;
 }
 
 static int private_dir(struct private *private)
@@ -64,6 +80,7 @@ static void private_dir_remove(const struct private *private)
 {
 	unlink(private->socket);
 	unlink(private->admin);
+	unlink(private->config);
 	rmdir(private->dir);
 }
 
@@ -90,7 +107,7 @@ static void daemon_child(const struct private *private, const char *path, const 
 
 	const char *argv[] = { path, "--socket", private->socket, "--admin-socket", private->admin,
 		"--ready-fd", number, "--log-level", "warning", "--config",
-		config ? config : "/dev/null", NULL };
+		config ? config : private->config, NULL };
 
 	execv(path, (char *const *)(uintptr_t)argv);
 	fprintf(stderr, "verbsctl: run: %s: %s\n", path, strerror(errno));

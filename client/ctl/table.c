@@ -110,11 +110,7 @@ void table_number(struct table *table, size_t column, uint64_t value)
 
 int table_print(struct table *table)
 {
-	int r = scols_print_table(table->scols);
-
-	if (r == 0 && table->json)
-		putchar('\n');
-	return r;
+	return scols_print_table(table->scols);
 }
 
 char *table_line(struct table *table)
