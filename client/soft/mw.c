@@ -10,7 +10,10 @@
 #include "client/soft/page.h"
 #include "client/soft/qp.h"
 
-#define MW_ACCESS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED)
+/* Local write says nothing of a window, which only peers use, but programs give it all the same. */
+#define MW_ACCESS \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
+	 IBV_ACCESS_ZERO_BASED)
 
 /* Guards the binding of every window against another bind or invalidate; lookups go by the slots. */
 static pthread_mutex_t bind_lock = PTHREAD_MUTEX_INITIALIZER;
