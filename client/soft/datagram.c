@@ -133,6 +133,22 @@ void datagram_gone(struct wire *wire)
 	wire_release(wire);
 }
 
+void datagram_stop(void)
+{
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < PEER_BUCKETS; i++) {
+		while (peers[i]) {
+			struct datagram_peer *peer = peers[i];
+
+			peers[i] = peer->next;
+			if (peer->wire)
+				wire_release(peer->wire);
+			free(peer);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 void datagram_wake(struct wire *wire)
 {
 	pthread_mutex_lock(&lock);

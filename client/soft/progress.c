@@ -158,10 +158,14 @@ static bool wire_serve(struct wire *wire)
 	if (atomic_load_explicit(&wire->released, memory_order_relaxed))
 		return false;
 	wire_look(wire);
-	if (wire->kind == VSD__WIRE_KIND__WIRE_DGRAM)
+	if (wire->kind == VSD__WIRE_KIND__WIRE_DGRAM) {
+		/* Nobody waits for acknowledgements of datagrams. */
+		atomic_store_explicit(&wire->seen_acked,
+			atomic_load_explicit(&wire->theirs->acked, memory_order_relaxed), memory_order_relaxed);
 		did = datagram_service(wire);
-	else
+	} else {
 		did = wire->qp && qp_service(wire->qp, wire);
+	}
 	/* A hint: seen when something came of it, or nothing did for some turns (its QP may have been busy). */
 	if (recvs != wire->seen_recvs && (did || ++wire->tries > RECV_TRIES)) {
 		wire->seen_recvs = recvs;
@@ -290,19 +294,33 @@ static bool take_ready(bool sweep)
 	return did;
 }
 
+static struct soft_qp *run_last(void)
+{
+	struct soft_qp *last = NULL;
+
+	pthread_mutex_lock(&rt.run_lock);
+	if (rt.run_head)
+		last = soft_container(rt.run_tail, struct soft_qp, run_next);
+	pthread_mutex_unlock(&rt.run_lock);
+	return last;
+}
+
+/* One turn for each QP that is queued now: who queues itself again has its next turn in the next round. */
 static bool run_queue(void)
 {
+	struct soft_qp *last, *qp = NULL;
 	bool did = false;
 
-	for (unsigned n = 0; atomic_load_explicit(&rt.run_any, memory_order_relaxed); n++) {
+	if (!atomic_load_explicit(&rt.run_any, memory_order_relaxed))
+		return false;
+	last = run_last();
+	for (unsigned n = 0; last && qp != last; n++) {
 		if (n == ROUND_RUNS) {
 			rt.leftover = true;
 			break;
 		}
 		pthread_mutex_lock(&rt.run_lock);
-
-		struct soft_qp *qp = rt.run_head;
-
+		qp = rt.run_head;
 		if (qp) {
 			rt.run_head = qp->run_next;
 			if (!rt.run_head) {
@@ -451,13 +469,11 @@ bool rt_progress(void)
 	bool did, left;
 
 	if (!atomic_load_explicit(&rt.running, memory_order_relaxed) ||
-	    atomic_load_explicit(&rt.waiters, memory_order_relaxed) || pthread_mutex_trylock(&rt.progress) != 0)
+	    atomic_load_explicit(&rt.waiters, memory_order_relaxed) || !rt_try_enter())
 		return false;
-	atomic_store_explicit(&rt.holder, __builtin_thread_pointer(), memory_order_relaxed);
 	did = progress_round();
 	left = rt.leftover || atomic_load_explicit(&rt.run_any, memory_order_relaxed);
-	atomic_store_explicit(&rt.holder, NULL, memory_order_relaxed);
-	pthread_mutex_unlock(&rt.progress);
+	rt_leave(true);
 	/* This thread may not come back. */
 	if (left)
 		sleep_wake_if_asleep();
@@ -491,8 +507,11 @@ static bool outlived(struct wire *wire)
 
 void progress_tick(void)
 {
-	bool entered = rt_enter(), old = false;
+	bool old = false;
 
+	/* Who has the lock does what would be done here. */
+	if (!rt_try_enter())
+		return;
 	for (unsigned i = 0; i < rt.n_hot; i++)
 		old |= outlived(rt.hot[i]);
 	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next) {
@@ -508,5 +527,5 @@ void progress_tick(void)
 	for (unsigned n = 0; old && n < 16; n++)
 		old = round_any(false, false);
 	wire_collect();
-	rt_leave(entered);
+	rt_leave(true);
 }

@@ -86,6 +86,8 @@ bool datagram_service(struct wire *wire);
 /* A DGRAM wire to @peer is there (wire->owner is set), or resolving failed (wire NULL), or it is gone. */
 void datagram_attached(uint32_t peer, struct wire *wire);
 void datagram_gone(struct wire *wire);
+/* The runtime stops: no QP is left; lets all datagram wires go. */
+void datagram_stop(void);
 /* Implemented by rt.c: asks the daemon for a datagram wire to the owner of @qpn. Any thread; answered by
  * datagram_attached(). */
 void rt_resolve(struct soft_context *ctx, uint32_t qpn, uint32_t peer, uint16_t dlid, const union ibv_gid *dgid);

@@ -18,9 +18,11 @@
 #include "client/control/control.h"
 #include "client/soft/count.h"
 #include "client/soft/page.h"
+#include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
 #define THREAD_STACK (512u << 10)
+#define ENTER_TRIES 200u
 
 struct rt rt = {
 	.events = -1,
@@ -43,10 +45,25 @@ static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
 _Static_assert(sizeof(pthread_mutex_t) <= VSD_LINE, "the liveness word is a mutex on one line");
 
+bool rt_try_enter(void)
+{
+	if (pthread_mutex_trylock(&rt.progress) != 0)
+		return false;
+	atomic_store_explicit(&rt.holder, __builtin_thread_pointer(), memory_order_relaxed);
+	return true;
+}
+
 bool rt_enter(void)
 {
 	if (rt_inside())
 		return false;
+	/* A poller holds the lock most of the time, and lets it go all the time. Keeping it out is the last resort: it would
+	 * stand still until this thread is scheduled. */
+	for (unsigned i = 0; i < ENTER_TRIES; i++) {
+		if (rt_try_enter())
+			return true;
+		sched_yield();
+	}
 	atomic_fetch_add(&rt.waiters, 1);
 	pthread_mutex_lock(&rt.progress);
 	atomic_fetch_sub(&rt.waiters, 1);
@@ -197,6 +214,7 @@ static void teardown(void)
 {
 	bool entered = rt_enter();
 
+	datagram_stop();
 	wire_collect();
 	pair_remove_all();
 	pair_loop_deinit();
