@@ -281,9 +281,9 @@ void qp_wire_gone(struct soft_qp *qp, struct wire *wire, bool dead)
 		if (dead) {
 			struct requester *req = &qp->priv->req;
 
+			qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
 			if (qp_state(qp) != IBV_QPS_ERR && req->una != req->head)
 				requester_fail(qp, swqe_at(req, req->una), IBV_WC_RETRY_EXC_ERR);
-			qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
 			qp_settle(qp, true);
 		}
 	}

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the sending side promises: what may be posted when, completions, errors of its own, RNR, retries, states. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/harness.h"
+#include "tests/unit/soft_loop.h"
+
+#define SIZE 65536u
+
+static struct loop loop;
+static struct loop_options options;
+static struct soft_cq *send_cq, *recv_cq;
+static struct soft_qp *a, *b;
+static uint8_t *from, *to;
+static struct soft_mr *from_mr, *to_mr;
+
+static void setup(void)
+{
+	options = (struct loop_options)LOOP_OPTIONS;
+	loop_start(&loop);
+	send_cq = options.send_cq = loop_cq(&loop, 128);
+	recv_cq = options.recv_cq = loop_cq(&loop, 128);
+	from = calloc(1, SIZE);
+	to = calloc(1, SIZE);
+	from_mr = loop_mr(&loop, from, SIZE, LOOP_ACCESS);
+	to_mr = loop_mr(&loop, to, SIZE, LOOP_ACCESS);
+	for (unsigned i = 0; i < SIZE; i++)
+		from[i] = (uint8_t)(i + 1);
+	a = b = NULL;
+}
+
+static void pair_up(uint32_t slots)
+{
+	a = loop_qp(&loop, &options);
+	b = loop_qp(&loop, &options);
+	if (slots)
+		loop_connect(&loop, a, b, slots, &options);
+}
+
+static void teardown(void)
+{
+	if (a)
+		loop_qp_free(a);
+	if (b)
+		loop_qp_free(b);
+	loop_mr_free(from_mr);
+	loop_mr_free(to_mr);
+	loop_cq_free(send_cq);
+	loop_cq_free(recv_cq);
+	free(from);
+	free(to);
+	loop_stop(&loop);
+}
+
+static int send_one(uint64_t wr_id, uint32_t length)
+{
+	return loop_send(a, wr_id, IBV_WR_SEND, from_mr, from, length, NULL, NULL);
+}
+
+static int write_one(uint64_t wr_id, uint32_t length)
+{
+	return loop_send(a, wr_id, IBV_WR_RDMA_WRITE, from_mr, from, length, to_mr, to);
+}
+
+static bool nothing(struct soft_cq *cq)
+{
+	struct ibv_wc wc;
+
+	return soft_poll_cq(&cq->v.cq, 1, &wc) == 0;
+}
+
+START_TEST(posting_follows_the_state)
+{
+	pair_up(0);
+	ck_assert_int_eq(send_one(1, 8), EINVAL);
+	ck_assert_int_eq(loop_recv(a, 1, from_mr, from, 8), 0);
+	loop_rtr(a, b->v.qp.qp_num, &options);
+	ck_assert_int_eq(send_one(1, 8), EINVAL);
+	loop_rts(a, &options);
+	ck_assert_int_eq(send_one(1, 8), 0);
+	loop_state(a, IBV_QPS_ERR);
+	loop_expect(send_cq, 1, IBV_WC_WR_FLUSH_ERR);
+	loop_expect(recv_cq, 1, IBV_WC_WR_FLUSH_ERR);
+	ck_assert_int_eq(send_one(2, 8), 0);
+	loop_expect(send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	ck_assert_int_eq(loop_recv(a, 3, from_mr, from, 8), 0);
+	loop_expect(recv_cq, 3, IBV_WC_WR_FLUSH_ERR);
+	loop_state(a, IBV_QPS_RESET);
+	ck_assert_int_eq(send_one(4, 8), EINVAL);
+	ck_assert_int_eq(loop_recv(a, 4, from_mr, from, 8), EINVAL);
+}
+END_TEST
+
+START_TEST(reset_drops_unread_completions)
+{
+	pair_up(16);
+	ck_assert_int_eq(write_one(1, 8), 0);
+	ck_assert_int_eq(write_one(2, 8), 0);
+	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
+	loop_recv(a, 3, from_mr, from, 8);
+	loop_state(a, IBV_QPS_ERR);
+	loop_state(a, IBV_QPS_RESET);
+	ck_assert(nothing(send_cq));
+	ck_assert(nothing(recv_cq));
+}
+END_TEST
+
+START_TEST(full_until_a_completion_is_read)
+{
+	options.send_wr = 4;
+	pair_up(16);
+	for (uint64_t i = 0; i < 4; i++)
+		ck_assert_int_eq(write_one(i, 8), 0);
+	ck_assert_int_eq(write_one(4, 8), ENOMEM);
+	loop_expect(send_cq, 0, IBV_WC_SUCCESS);
+	ck_assert_int_eq(write_one(4, 8), 0);
+	ck_assert_int_eq(write_one(5, 8), ENOMEM);
+}
+END_TEST
+
+START_TEST(bad_wr_is_named_and_those_before_it_go)
+{
+	struct ibv_sge sge = { (uintptr_t)from, 8, from_mr->key };
+	struct ibv_send_wr wr[3], *bad = NULL;
+
+	pair_up(16);
+	memset(wr, 0, sizeof(wr));
+	for (int i = 0; i < 3; i++) {
+		wr[i] = (struct ibv_send_wr){ .wr_id = i, .next = i < 2 ? &wr[i + 1] : NULL,
+			.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE };
+		wr[i].wr.rdma.remote_addr = (uintptr_t)to + 8 * i;
+		wr[i].wr.rdma.rkey = to_mr->key;
+	}
+	wr[1].num_sge = 5;
+	ck_assert_int_eq(soft_post_send(&a->v.qp, wr, &bad), EINVAL);
+	ck_assert_ptr_eq(bad, &wr[1]);
+	loop_expect(send_cq, 0, IBV_WC_SUCCESS);
+	ck_assert(nothing(send_cq));
+	wr[1].num_sge = 1;
+	wr[1].opcode = IBV_WR_TSO;
+	ck_assert_int_eq(soft_post_send(&a->v.qp, &wr[1], &bad), EINVAL);
+}
+END_TEST
+
+static const struct {
+	const char *name;
+	uint32_t bad_lkey;
+	uint64_t off;
+	uint32_t length;
+} bad_locals[] = {
+	{ "unknown key", 0x77777700, 0, 8 },
+	{ "behind the end", 0, SIZE - 4, 8 },
+	{ "long message", 0, 4, SIZE },
+};
+
+START_TEST(local_fault_fails_this_wr_and_flushes_the_rest)
+{
+	struct ibv_sge sge = { (uintptr_t)from + bad_locals[_i].off, bad_locals[_i].length,
+		bad_locals[_i].bad_lkey ? bad_locals[_i].bad_lkey : from_mr->key };
+	struct ibv_send_wr *bad, wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1,
+				 .opcode = IBV_WR_SEND };
+
+	pair_up(16);
+	for (int i = 0; i < 4; i++)
+		loop_recv(b, 10 + i, to_mr, to, SIZE);
+	ck_assert_int_eq(send_one(1, 8), 0);
+	ck_assert_int_eq(soft_post_send(&a->v.qp, &wr, &bad), 0);
+	ck_assert_int_eq(send_one(3, 8), 0);
+	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
+	loop_expect(send_cq, 2, IBV_WC_LOC_PROT_ERR);
+	loop_expect(send_cq, 3, IBV_WC_WR_FLUSH_ERR);
+	loop_expect(recv_cq, 10, IBV_WC_SUCCESS);
+	ck_assert(nothing(recv_cq)); /* the peer lives on, and knows nothing of it */
+	ck_assert_int_eq(atomic_load(&a->state), IBV_QPS_ERR);
+	ck_assert_int_eq(atomic_load(&b->state), IBV_QPS_RTS);
+}
+END_TEST
+
+START_TEST(uc_local_fault_is_sqe_and_can_be_left)
+{
+	options.type = IBV_QPT_UC;
+	pair_up(16);
+	loop_recv(b, 10, to_mr, to, SIZE);
+	ck_assert_int_eq(loop_send(a, 1, IBV_WR_SEND, NULL, from, 8, NULL, NULL), 0);
+	loop_expect(send_cq, 1, IBV_WC_LOC_PROT_ERR);
+	ck_assert_int_eq(atomic_load(&a->state), IBV_QPS_SQE);
+	ck_assert_int_eq(send_one(2, 8), 0);
+	loop_expect(send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	loop_rts(a, &options);
+	ck_assert_int_eq(send_one(3, 8), 0);
+	loop_expect(send_cq, 3, IBV_WC_SUCCESS);
+	loop_expect(recv_cq, 10, IBV_WC_SUCCESS);
+}
+END_TEST
+
+START_TEST(rnr_for_ever_ends_with_a_receive)
+{
+	options.rnr_timer = 31; /* half a second: only the hint can be quicker */
+	pair_up(2);
+	for (uint64_t i = 0; i < 5; i++)
+		ck_assert_int_eq(send_one(i, 40000), 0);
+	for (int i = 0; i < 20; i++)
+		ck_assert(nothing(send_cq));
+	for (uint64_t i = 0; i < 5; i++) {
+		loop_recv(b, 10 + i, to_mr, to, SIZE);
+		loop_expect(recv_cq, 10 + i, IBV_WC_SUCCESS);
+		loop_expect(send_cq, i, IBV_WC_SUCCESS);
+	}
+	ck_assert_mem_eq(from, to, 40000);
+}
+END_TEST
+
+START_TEST(rnr_retries_run_out)
+{
+	options.rnr_retry = (uint8_t)_i;
+	pair_up(16);
+	ck_assert_int_eq(send_one(1, 8), 0);
+	ck_assert_int_eq(write_one(2, 8), 0);
+	loop_expect(send_cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+	loop_expect(send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	ck_assert_uint_eq(to[0], 0);
+	ck_assert_uint_eq(rt_page()->counters[VSD_COUNT_RNR], 2 * (1 + (unsigned)_i)); /* both sides count */
+}
+END_TEST
+
+START_TEST(no_peer_is_retry_exceeded_after_the_timeout)
+{
+	options.timeout = 1;
+	options.retry_cnt = 0;
+	pair_up(0);
+	loop_rtr(a, b->v.qp.qp_num, &options);
+	loop_rts(a, &options);
+	ck_assert_int_eq(send_one(1, 8), 0);
+	ck_assert_int_eq(send_one(2, 8), 0);
+	loop_expect(send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	loop_expect(send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+}
+END_TEST
+
+START_TEST(a_closed_peer_is_retry_exceeded_once_something_waits)
+{
+	options.timeout = 1;
+	pair_up(16);
+	loop_state(b, IBV_QPS_ERR);
+	for (int i = 0; i < 100; i++)
+		ck_assert(nothing(send_cq));
+	ck_assert_int_eq(atomic_load(&a->state), IBV_QPS_RTS);
+	ck_assert_int_eq(send_one(1, 8), 0);
+	loop_expect(send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+}
+END_TEST
+
+START_TEST(wrs_wait_for_the_wire)
+{
+	options.timeout = 0; /* for ever */
+	pair_up(0);
+	loop_rtr(a, b->v.qp.qp_num, &options);
+	loop_rts(a, &options);
+	ck_assert_int_eq(send_one(1, 100), 0);
+	ck_assert_int_eq(write_one(2, 20000), 0);
+	loop_rtr(b, a->v.qp.qp_num, &options);
+	loop_recv(b, 10, to_mr, to + 30000, 100);
+	loop_wire(&loop, a, b, 2);
+	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
+	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
+	loop_expect(recv_cq, 10, IBV_WC_SUCCESS);
+	ck_assert_mem_eq(to, from, 20000);
+}
+END_TEST
+
+START_TEST(a_wrong_psn_is_a_peer_that_is_not_there)
+{
+	options.timeout = 1;
+	pair_up(0);
+	loop_rtr(a, b->v.qp.qp_num, &options);
+	loop_rtr(b, a->v.qp.qp_num, &options);
+	loop_wire(&loop, a, b, 16); /* expects PSN 0 */
+	loop_rts(a, &options);
+	a->attr.sq_psn = 5;
+	ck_assert_int_eq(send_one(1, 8), 0);
+	loop_expect(send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+}
+END_TEST
+
+START_TEST(fence_waits_for_reads)
+{
+	uint64_t value = 7, fetched = 0;
+	struct soft_mr *word = loop_mr(&loop, &value, 8, LOOP_ACCESS);
+	struct soft_mr *result = loop_mr(&loop, &fetched, 8, LOOP_ACCESS);
+	struct ibv_sge sge = { (uintptr_t)&fetched, 8, result->key };
+	struct ibv_send_wr *bad, wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1,
+				 .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_FENCE };
+
+	setenv("VERBSD_ENGINE", "stage", 1);
+	pair_up(16);
+	loop_recv(b, 10, to_mr, to, 8);
+	ck_assert_int_eq(loop_send(a, 1, IBV_WR_ATOMIC_FETCH_AND_ADD, result, &fetched, 8, word, &value), 0);
+	ck_assert_int_eq(soft_post_send(&a->v.qp, &wr, &bad), 0);
+	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
+	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
+	loop_expect(recv_cq, 10, IBV_WC_SUCCESS);
+	ck_assert_uint_eq(*(uint64_t *)(void *)to, 7); /* the SEND carried what the atomic had fetched */
+	ck_assert_uint_eq(value, 8);
+	loop_qp_free(a);
+	loop_qp_free(b);
+	a = b = NULL;
+	loop_mr_free(word);
+	loop_mr_free(result);
+}
+END_TEST
+
+START_TEST(drained_sqd_says_so)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+
+	pair_up(16);
+	ck_assert_int_eq(send_one(1, 8), 0); /* no receive: outstanding */
+	ck_assert_int_eq(soft_qp_apply(a, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	ck_assert_int_eq(send_one(2, 8), 0);
+	loop_recv(b, 10, to_mr, to, 8);
+	loop_recv(b, 11, to_mr, to, 8);
+	loop_state(a, IBV_QPS_RTS);
+	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
+	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
+	ck_assert_int_eq(soft_qp_apply(a, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	loop_event(&loop, IBV_EVENT_SQ_DRAINED);
+}
+END_TEST
+
+START_TEST(a_dead_peer_fails_the_oldest_and_flushes_the_rest)
+{
+	pair_up(16);
+	loop_recv(a, 20, to_mr, to, 8);
+	ck_assert_int_eq(send_one(1, 8), 0); /* no receive: outstanding */
+	ck_assert_int_eq(send_one(2, 8), 0);
+	qp_wire_gone(a, atomic_load(&a->wire), true);
+	loop_expect(send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	loop_expect(send_cq, 2, IBV_WC_WR_FLUSH_ERR);
+	loop_expect(recv_cq, 20, IBV_WC_WR_FLUSH_ERR);
+	loop_event(&loop, IBV_EVENT_QP_FATAL);
+}
+END_TEST
+
+START_TEST(what_a_peer_sent_before_it_went_still_comes)
+{
+	options.type = IBV_QPT_UC;
+	pair_up(16);
+	loop_recv(b, 20, to_mr, to, 100);
+	ck_assert_int_eq(send_one(1, 100), 0);
+	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
+	loop_qp_free(a);
+	a = NULL;
+	loop_expect(recv_cq, 20, IBV_WC_SUCCESS);
+	ck_assert_mem_eq(from, to, 100);
+}
+END_TEST
+
+START_TEST(the_new_interface_posts_all_or_nothing)
+{
+	struct ibv_qp_ex *qpx;
+
+	options.send_wr = 3;
+	options.signal_all = false;
+	pair_up(16);
+	ck_assert_int_eq(soft_qp_fill_ex(a, IBV_QP_EX_WITH_TSO), -EOPNOTSUPP);
+	ck_assert_int_eq(soft_qp_fill_ex(a, IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND), 0);
+	qpx = &a->v.qp_ex;
+	ibv_wr_start(qpx);
+	for (unsigned i = 0; i < 4; i++) {
+		qpx->wr_id = i;
+		ibv_wr_rdma_write(qpx, to_mr->key, (uintptr_t)to + i);
+		ibv_wr_set_inline_data(qpx, from + i, 1);
+	}
+	ck_assert_int_eq(ibv_wr_complete(qpx), ENOMEM);
+	ibv_wr_start(qpx);
+	ibv_wr_rdma_write(qpx, to_mr->key, (uintptr_t)to);
+	ibv_wr_set_inline_data(qpx, from, 257);
+	ck_assert_int_eq(ibv_wr_complete(qpx), EINVAL);
+	ck_assert_uint_eq(to[0], 0);
+	ibv_wr_start(qpx);
+	for (unsigned i = 0; i < 3; i++) {
+		qpx->wr_id = i;
+		qpx->wr_flags = i == 2 ? IBV_SEND_SIGNALED : 0;
+		ibv_wr_rdma_write(qpx, to_mr->key, (uintptr_t)to + i);
+		ibv_wr_set_inline_data(qpx, from + i, 1);
+	}
+	ck_assert_int_eq(ibv_wr_complete(qpx), 0);
+	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
+	ck_assert_mem_eq(to, from, 3);
+	ibv_wr_start(qpx);
+	ibv_wr_rdma_write(qpx, to_mr->key, (uintptr_t)to);
+	ibv_wr_abort(qpx);
+	ck_assert(nothing(send_cq));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("requester");
+	TCase *tcase = harness_tcase(suite, "requester");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 10);
+	tcase_add_test(tcase, posting_follows_the_state);
+	tcase_add_test(tcase, reset_drops_unread_completions);
+	tcase_add_test(tcase, full_until_a_completion_is_read);
+	tcase_add_test(tcase, bad_wr_is_named_and_those_before_it_go);
+	tcase_add_loop_test(tcase, local_fault_fails_this_wr_and_flushes_the_rest, 0, 3);
+	tcase_add_test(tcase, uc_local_fault_is_sqe_and_can_be_left);
+	tcase_add_test(tcase, rnr_for_ever_ends_with_a_receive);
+	tcase_add_loop_test(tcase, rnr_retries_run_out, 0, 4);
+	tcase_add_test(tcase, no_peer_is_retry_exceeded_after_the_timeout);
+	tcase_add_test(tcase, a_closed_peer_is_retry_exceeded_once_something_waits);
+	tcase_add_test(tcase, wrs_wait_for_the_wire);
+	tcase_add_test(tcase, a_wrong_psn_is_a_peer_that_is_not_there);
+	tcase_add_test(tcase, fence_waits_for_reads);
+	tcase_add_test(tcase, drained_sqd_says_so);
+	tcase_add_test(tcase, a_dead_peer_fails_the_oldest_and_flushes_the_rest);
+	tcase_add_test(tcase, what_a_peer_sent_before_it_went_still_comes);
+	tcase_add_test(tcase, the_new_interface_posts_all_or_nothing);
+	return harness_run(suite);
+}
