@@ -260,11 +260,10 @@ static void on_answer(struct control_event *in)
 {
 	const Vsd__PeerResolveReply *reply = (const void *)in->message;
 
-	if (in->op != VSD__OP__OP_PEER_RESOLVE) {
-		if (in->status)
-			control_debug("the daemon refused a request (%u): %s", in->op, strerror(in->status));
+	if (in->status)
+		control_debug("the daemon refused a request (%u): %s", in->op, strerror(in->status));
+	if (in->op != VSD__OP__OP_PEER_RESOLVE)
 		return;
-	}
 	for (struct request **at = &q.asked; *at; at = &(*at)->next) {
 		struct request *request = *at;
 

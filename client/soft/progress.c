@@ -20,6 +20,7 @@
 #define RETIRE_MANY 1024u   /* ... and when many are */
 #define HOT_FEW 4u
 #define RECV_TRIES 16u
+#define YIELD_ROUNDS 1024u /* idle rounds, some 50 to 100 µs */
 
 /* --- ready bits ------------------------------------------------------------------------------------------------------ */
 
@@ -466,14 +467,21 @@ bool progress_round(void)
 
 bool rt_progress(void)
 {
-	bool did, left;
+	bool did, left, yield;
 
 	if (!atomic_load_explicit(&rt.running, memory_order_relaxed) ||
 	    atomic_load_explicit(&rt.waiters, memory_order_relaxed) || !rt_try_enter())
 		return false;
 	did = progress_round();
 	left = rt.leftover || atomic_load_explicit(&rt.run_any, memory_order_relaxed);
+	rt.idle_rounds = did ? 0 : rt.idle_rounds + 1;
+	yield = rt.idle_rounds == YIELD_ROUNDS;
+	if (yield)
+		rt.idle_rounds = 0;
 	rt_leave(true);
+	/* Nothing came for long: the one that this thread waits for may be waiting for this CPU. */
+	if (yield)
+		sched_yield();
 	/* This thread may not come back. */
 	if (left)
 		sleep_wake_if_asleep();

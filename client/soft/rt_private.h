@@ -75,7 +75,7 @@ struct rt {
 	pthread_mutex_t progress;
 	_Atomic unsigned waiters; /* threads that wait for it: polls keep out */
 	_Atomic(void *) holder;	  /* its owner's thread pointer */
-	unsigned rounds;
+	unsigned rounds, idle_rounds;
 	struct wire *hot[HOT_MAX];
 	unsigned n_hot;
 	bool leftover; /* the last round stopped at its bound */
@@ -124,6 +124,8 @@ static inline bool rt_inside(void)
 /* The progress lock, waited for; nests in a thread that holds it (leave returns what enter gave). */
 bool rt_enter(void);
 void rt_leave(bool entered);
+/* The lock, if it is free. */
+bool rt_try_enter(void);
 /* Maps @fd shared, MADV_DONTFORK and MADV_DONTDUMP. NULL, errno. */
 void *rt_map(int fd, size_t size, bool write);
 /* Makes the pages of [addr, addr+size) present, with an error instead of a signal. 0 or a negative errno. */

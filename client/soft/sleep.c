@@ -152,7 +152,7 @@ static void work_off(void)
 
 		stay_awake();
 		do {
-			if (progress_wait(false))
+			if (rt_progress())
 				end = rt_now() + SPIN_NS;
 			else
 				sched_yield();
