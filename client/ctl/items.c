@@ -26,6 +26,7 @@
 #define MIXED   (1u << ITEMS_ALL)
 #define OBJECTS (QP | AH | SRQ | CQ | MW | MR | PDOMAIN | TD | PD | CONTEXT | WIRE)
 #define JSON    0u
+#define SPARED  (1u << 31) /* not on a terminal that is too narrow */
 
 static const char *const type_names[] = {
 	[VSD__OBJECT_TYPE__OBJ_QP] = "qp",
@@ -77,21 +78,21 @@ static const struct item_column {
 	{ "PARENT", TABLE_NUMBER, FIELD_U32, CQ | PDOMAIN, HAS(parent) },
 	{ "SEND_CQ", TABLE_NUMBER, FIELD_U32, QP, HAS(send_cq) },
 	{ "RECV_CQ", TABLE_NUMBER, FIELD_U32, QP, HAS(recv_cq) },
-	{ "SRQ", TABLE_NUMBER, FIELD_U32, QP, HAS(srq) },
+	{ "SRQ", TABLE_NUMBER, FIELD_U32, SPARED | QP, HAS(srq) },
 	{ "ADDRESS", TABLE_HEX, FIELD_U64, MR, HAS(addr) },
 	{ "LENGTH", TABLE_SIZE, FIELD_U64, MR, HAS(length) },
-	{ "ACCESS", TABLE_HEX, FIELD_U32, MR, HAS(access) },
+	{ "ACCESS", TABLE_HEX, FIELD_U32, SPARED | MR, HAS(access) },
 	{ "DEPTH", TABLE_NUMBER, FIELD_U32, QP | CQ | SRQ | WIRE, HAS(depth) },
 	{ "PEER", TABLE_NUMBER, FIELD_U32, QP | WIRE, HAS(peer_number) },
-	{ "PEER_PID", TABLE_NUMBER, FIELD_U32, QP | WIRE, HAS(peer_pid) },
-	{ "USERS", TABLE_NUMBER, FIELD_U32, PD | TD | PDOMAIN | CQ | SRQ | CONTEXT | CLIENT,
-		HAS(users) },
+	{ "PEER_PID", TABLE_NUMBER, FIELD_U32, SPARED | QP | WIRE, HAS(peer_pid) },
+	{ "USERS", TABLE_NUMBER, FIELD_U32,
+		SPARED | PD | TD | PDOMAIN | CQ | SRQ | CONTEXT | CLIENT, HAS(users) },
 	{ "PID", TABLE_NUMBER, FIELD_U32, OBJECTS | CLIENT | MIXED, AT(pid) },
 	{ "UID", TABLE_NUMBER, FIELD_U32, OBJECTS | CLIENT | MIXED, AT(uid) },
 	{ "GID", TABLE_NUMBER, FIELD_U32, JSON, HAS(gid) },
 	{ "BYTES_SENT", TABLE_SIZE, FIELD_COUNTER, CLIENT, ALWAYS },
-	{ "BYTES_RECEIVED", TABLE_SIZE, FIELD_COUNTER, CLIENT, ALWAYS },
-	{ "ERRORS", TABLE_NUMBER, FIELD_COUNTER, CLIENT, ALWAYS },
+	{ "BYTES_RECEIVED", TABLE_SIZE, FIELD_COUNTER, SPARED | CLIENT, ALWAYS },
+	{ "ERRORS", TABLE_NUMBER, FIELD_COUNTER, SPARED | CLIENT, ALWAYS },
 	{ "POSTS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
 	{ "RECVS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
 	{ "COMPLETIONS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
@@ -100,7 +101,7 @@ static const struct item_column {
 	{ "WAKEUPS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
 	{ "DROPPED", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
 	{ "INITIATOR_RUN", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
-	{ "DEVICE", TABLE_LONG, FIELD_STRING, OBJECTS | MIXED, AT(device) },
+	{ "DEVICE", TABLE_LONG, FIELD_STRING, SPARED | OBJECTS | MIXED, AT(device) },
 	{ "COMMAND", TABLE_LONG, FIELD_STRING, OBJECTS | CLIENT | MIXED, AT(command) },
 	{ "CONTAINER", TABLE_LONG, FIELD_STRING, JSON, AT(container) },
 	{ "CGROUP", TABLE_LONG, FIELD_STRING, OBJECTS | CLIENT | MIXED, AT(cgroup) },
@@ -126,13 +127,33 @@ static bool column_shown(const struct item_column *column, unsigned type, bool j
 	return json || column->types & (1u << type);
 }
 
+/* What is short on a terminal and clear in JSON. */
+static const char *heading(const struct item_column *column)
+{
+	static const char *const headings[][2] = {
+		{ "SEND_CQ", "SCQ" },
+		{ "RECV_CQ", "RCQ" },
+		{ "BYTES_SENT", "SENT" },
+		{ "BYTES_RECEIVED", "RECEIVED" },
+	};
+
+	for (size_t i = 0; i < sizeof(headings) / sizeof(headings[0]); i++)
+		if (strcmp(column->name, headings[i][0]) == 0)
+			return headings[i][1];
+	return column->name;
+}
+
 struct table *items_table(const char *name, unsigned type, bool json, bool headings)
 {
 	struct table *table = table_new(name, json, headings);
 
 	for (size_t i = 0; i < N_COLUMNS; i++)
-		if (column_shown(&columns[i], type, json))
-			table_column(table, columns[i].name, columns[i].kind);
+		if (column_shown(&columns[i], type, json)) {
+			table_column(table, json ? columns[i].name : heading(&columns[i]),
+				columns[i].kind);
+			if (columns[i].types & SPARED)
+				table_droppable(table);
+		}
 	return table;
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/ctl/escape.h"
 
@@ -22,6 +23,7 @@ struct table {
 	bool json;
 	size_t n;
 	enum table_kind kinds[TABLE_COLUMNS_MAX];
+	bool droppable[TABLE_COLUMNS_MAX];
 };
 
 static void memory_check(bool fine)
@@ -43,6 +45,8 @@ struct table *table_new(const char *name, bool json, bool headings)
 	memory_check(!scols_table_set_name(table->scols, name));
 	scols_table_enable_json(table->scols, json);
 	scols_table_enable_noheadings(table->scols, !headings);
+	/* escape() has done it, and libsmartcols would do it again. */
+	scols_table_enable_noencoding(table->scols, 1);
 	return table;
 }
 
@@ -74,10 +78,39 @@ void table_column(struct table *table, const char *name, enum table_kind kind)
 	table->kinds[table->n++] = kind;
 }
 
+void table_droppable(struct table *table)
+{
+	table->droppable[table->n - 1] = true;
+}
+
 void table_row(struct table *table)
 {
 	table->line = scols_table_new_line(table->scols, NULL);
 	memory_check(table->line);
+}
+
+/* Where the locale has no UTF-8. A buffer for escape() has room for it. */
+static void text_to_ascii(char *text)
+{
+	size_t left = strlen(text), high = 0;
+
+	for (size_t i = 0; i < left; i++)
+		high += (unsigned char)text[i] >= 0x80;
+
+	char *out = text + left + high * (ESCAPE_MAX - 1);
+
+	*out = 0;
+	while (left && out != text + left) {
+		unsigned char c = (unsigned char)text[--left];
+		static const char digits[] = "0123456789abcdef";
+
+		out -= c >= 0x80 ? ESCAPE_MAX : 1;
+		if (c >= 0x80)
+			memcpy(out, (const char[]){ '\\', 'x', digits[c >> 4], digits[c & 15] },
+				ESCAPE_MAX);
+		else
+			*out = (char)c;
+	}
 }
 
 void table_text(struct table *table, size_t column, const char *text)
@@ -89,7 +122,10 @@ void table_text(struct table *table, size_t column, const char *text)
 	char *buf = malloc(size);
 
 	memory_check(buf != NULL);
-	memory_check(!scols_line_refer_data(table->line, column, escape(buf, size, text)));
+	escape(buf, size, text);
+	if (!table->json && MB_CUR_MAX == 1)
+		text_to_ascii(buf);
+	memory_check(!scols_line_refer_data(table->line, column, buf));
 }
 
 void table_number(struct table *table, size_t column, uint64_t value)
@@ -108,8 +144,46 @@ void table_number(struct table *table, size_t column, uint64_t value)
 	memory_check(!scols_line_set_data(table->line, column, buf));
 }
 
+/* The least that a column takes: what may be cut is cut to its heading. */
+static size_t column_width(struct table *table, size_t column)
+{
+	struct libscols_column *cl = scols_table_get_column(table->scols, column);
+	size_t width = strlen(scols_column_get_name(cl));
+
+	for (size_t i = 0;
+		table->kinds[column] != TABLE_LONG && i < scols_table_get_nlines(table->scols);
+		i++) {
+		struct libscols_line *line = scols_table_get_line(table->scols, i);
+		const char *text = scols_line_get_column_data(line, cl);
+
+		if (text && strlen(text) > width)
+			width = strlen(text);
+	}
+	return width + 1;
+}
+
+/* Hides columns that can be spared, from the right, until the rest fits the terminal. */
+static void table_fit(struct table *table)
+{
+	size_t room = scols_table_get_termwidth(table->scols) + 1, width = 0;
+
+	for (size_t i = 0; i < table->n; i++)
+		width += column_width(table, i);
+	for (size_t i = table->n; i-- && width > room;) {
+		if (!table->droppable[i])
+			continue;
+		width -= column_width(table, i);
+
+		struct libscols_column *cl = scols_table_get_column(table->scols, i);
+
+		scols_column_set_flags(cl, scols_column_get_flags(cl) | SCOLS_FL_HIDDEN);
+	}
+}
+
 int table_print(struct table *table)
 {
+	if (!table->json && isatty(STDOUT_FILENO))
+		table_fit(table);
 	return scols_print_table(table->scols);
 }
 

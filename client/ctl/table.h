@@ -25,6 +25,8 @@ struct table *table_free(struct table *table);
 
 /* Columns come before rows and are counted from 0. The name is the heading and, in lower case, the JSON key. */
 void table_column(struct table *table, const char *name, enum table_kind kind);
+/* The last column may be left out where a terminal is too narrow. */
+void table_droppable(struct table *table);
 void table_row(struct table *table);
 
 /* Cells of the last row. What is not set is empty, or null. Text is escaped here. */

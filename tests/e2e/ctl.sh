@@ -150,6 +150,7 @@ holds "client: command is escaped" jq -e --argjson pid "$server" \
 ctl clients >"$out"
 ctl list >>"$out"
 ctl list qp >>"$out"
+holds "a table has it as JSON has it" grep -qF 'p\x1b[31m"\x0a' "$out"
 tap_empty "no control character reaches a terminal" "$(tr -d '\n' <"$out" | grep -nP '[\x00-\x1f\x7f]')"
 
 # fits COLUMNS COMMAND...: lines of the output that are longer, on a terminal of that width.
@@ -180,11 +181,14 @@ kill -9 $server 2>/dev/null
 wait $server 2>/dev/null
 
 holds "watch saw the QP come" until_true 10 grep -qE '^\+ qp .* pid '"$server" "$work/out/watch"
-holds "watch saw the QP go" until_true 10 grep -qE '^- qp .* pid '"$server" "$work/out/watch"
+holds "watch saw the client go" until_true 10 grep -qE '^- client .* pid '"$server" "$work/out/watch"
 tap_empty "watch escapes" "$(tr -d '\n' <"$work/out/watch" | grep -P '[\x00-\x1f\x7f]')"
-holds "watch in JSON saw both" until_true 10 \
-	jq -se '([.[].added[]? | select(.type == "qp")] | length) == 1 and ([.[].removed[]? | select(.type == "qp")] | length) == 1' \
-	"$work/out/watch.json"
+json_watched()
+{
+	jq -se --argjson pid "$server" '([.[].added[]? | select(.type == "qp" and .pid == $pid)] | length) == 1 and
+		([.[].removed[]? | select(.type == "client" and .pid == $pid)] | length) == 1' "$work/out/watch.json" >/dev/null
+}
+holds "watch in JSON saw both" until_true 10 json_watched
 
 status 0 "reload" ctl reload
 printf '[limits]\nfrobs = 7\n' >"$conf"
@@ -194,13 +198,9 @@ status 1 "reload on the ordinary socket" ctl --admin-socket "$socket" reload
 status 0 "the daemon is there still" ctl status
 
 daemon_stop
-status_of()
-{
-	wait "$1"
-	echo $?
-}
 for pid in "${watch_pids[@]}"; do
-	holds "watch ends with the daemon, status 3" [ "$(status_of "$pid")" = 3 ]
+	wait "$pid"
+	holds "watch ends with the daemon, status 3" [ $? = 3 ]
 done
 
 # --- run
@@ -252,7 +252,8 @@ pids+=("$runner")
 echo go >"$work/out/go"
 read -rt 20 said <"$work/out/said"
 holds "private: the daemon stays for the program's children" [ "$said" = 0 ]
-holds "private: the status is the program's" [ "$(status_of $runner)" = 5 ]
+wait "$runner"
+holds "private: the status is the program's" [ $? = 5 ]
 "$verbsctl" run --private -- sh -c 'trap "exit 9" USR1; echo ready >"$0"; while :; do read -r line <"$1"; done' \
 	"$work/out/said" "$work/out/go" &
 runner=$!
@@ -261,7 +262,8 @@ read -rt 20 said <"$work/out/said"
 kill -USR1 $runner
 # The trap runs when the read ends.
 : <>"$work/out/go"
-holds "private: signals are passed on" [ "$(status_of $runner)" = 9 ]
+wait "$runner"
+holds "private: signals are passed on" [ $? = 9 ]
 holds "private: nothing is left" [ "$(left)" = "$before" ]
 holds "private: a program that talks to itself" ctl run --private -- sh -c \
 	'ibv_rc_pingpong -g 0 -n 100 -p '$((port + 1))' & until ibv_rc_pingpong -g 0 -n 100 -p '$((port + 1))' localhost; do :; done; wait $!'

@@ -177,6 +177,26 @@ START_TEST(empty_table_is_json_all_the_same)
 }
 END_TEST
 
+/* The harness sets no locale, so this is the C locale's table. */
+START_TEST(table_is_ascii_where_the_locale_is)
+{
+	struct table *table = table_new("t", false, false);
+
+	table_column(table, "TEXT", TABLE_TEXT);
+	table_row(table);
+	table_text(table, 0,
+		"gr\xc3\xb6\xc3\x9f"
+		"er\x1b");
+
+	char *line = table_line(table);
+
+	ck_assert_str_eq(line, "gr\\xc3\\xb6\\xc3\\x9f"
+			       "er\\x1b");
+	free(line);
+	table_free(table);
+}
+END_TEST
+
 static char *item_line(unsigned type, bool json)
 {
 	Vsd__Item item = VSD__ITEM__INIT;
@@ -226,8 +246,8 @@ START_TEST(items_have_the_columns_of_their_kind)
 	ck_assert_ptr_nonnull(strstr(mr, "LENGTH"));
 	ck_assert_ptr_nonnull(strstr(mr, "4.0K"));
 	ck_assert_ptr_null(strstr(mr, "SEND_CQ"));
-	ck_assert_ptr_null(strstr(mr, "BYTES_SENT"));
-	ck_assert_ptr_nonnull(strstr(client, "BYTES_SENT"));
+	ck_assert_ptr_nonnull(strstr(client, "SENT"));
+	ck_assert_ptr_null(strstr(mr, "SENT"));
 	ck_assert_ptr_null(strchr(client, 0x1b));
 	free(mr);
 	free(client);
@@ -259,6 +279,7 @@ int main(void)
 	tcase_add_test(table, json_keeps_its_types_and_its_quotes);
 	tcase_add_test(table, terminal_shows_units);
 	tcase_add_test(table, empty_table_is_json_all_the_same);
+	tcase_add_test(table, table_is_ascii_where_the_locale_is);
 	tcase_add_test(table, items_have_every_field_in_json);
 	tcase_add_test(table, items_have_the_columns_of_their_kind);
 	tcase_add_test(table, types_have_names_both_ways);
