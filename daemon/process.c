@@ -108,15 +108,16 @@ static bool read_one(struct process *process)
 
 	if (r == -EAGAIN)
 		return false;
-	if (r == 0 && length == 0) {
-		/* Whether it is dead is for its pidfd to say. */
+	if (r == 0 && length > 0) {
+		r = dispatch_on_events(process->session, request, length);
+	} else if (r == -EPROTO || r == -EMSGSIZE) {
+		r = dispatch_refuse(process->session,
+			r == -EPROTO ? "frame with fds on the event socket" : "frame too long on the event socket");
+	} else {
+		/* The end, or a reset for events left unread. Whether it is dead is for its pidfd to say. */
 		process->deaf = true;
 		return false;
 	}
-	if (r == 0)
-		r = dispatch_on_events(process->session, request, length);
-	else
-		r = dispatch_refuse(process->session, "on the event socket: fds, or a frame too long");
 	if (r < 0)
 		session_lost(process->session, GONE_DEAD);
 	return r == 0;
