@@ -27,6 +27,7 @@
 #define OBJECTS (QP | AH | SRQ | CQ | MW | MR | PDOMAIN | TD | PD | CONTEXT | WIRE)
 #define JSON    0u
 #define SPARED  (1u << 31) /* not on a terminal that is too narrow */
+#define ONLY    (1u << 30) /* null in JSON for other kinds */
 
 static const char *const type_names[] = {
 	[VSD__OBJECT_TYPE__OBJ_QP] = "qp",
@@ -70,9 +71,8 @@ static const struct item_column {
 	{ "CONTEXT", TABLE_NUMBER, FIELD_U32, JSON, AT(context) },
 	{ "ID", TABLE_NUMBER, FIELD_U32, OBJECTS | MIXED, AT(handle) },
 	{ "NUMBER", TABLE_NUMBER, FIELD_U32, QP | WIRE | MIXED, HAS(number) },
-	{ "KEY", TABLE_HEX, FIELD_U32, MR | MW, HAS(number) },
-	{ "KIND", TABLE_TEXT, FIELD_STRING, QP | SRQ | CQ | MW | WIRE | CONTEXT | MIXED,
-		AT(kind) },
+	{ "KEY", TABLE_HEX, FIELD_U32, ONLY | MR | MW, HAS(number) },
+	{ "KIND", TABLE_TEXT, FIELD_STRING, QP | SRQ | CQ | MW | WIRE | MIXED, AT(kind) },
 	{ "STATE", TABLE_TEXT, FIELD_STRING, QP | WIRE | MIXED, AT(state) },
 	{ "PD", TABLE_NUMBER, FIELD_U32, QP | AH | SRQ | MR | MW | PDOMAIN | MIXED, HAS(pd) },
 	{ "PARENT", TABLE_NUMBER, FIELD_U32, CQ | PDOMAIN, HAS(parent) },
@@ -170,6 +170,8 @@ static void cell_add(
 {
 	const uint8_t *field = (const uint8_t *)item + column->offset;
 
+	if (column->types & ONLY && !(column->types & (1u << item->type)))
+		return;
 	if (column->has && !*(const protobuf_c_boolean *)((const uint8_t *)item + column->has))
 		return;
 	switch (column->field) {

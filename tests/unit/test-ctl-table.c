@@ -238,6 +238,28 @@ START_TEST(items_have_every_field_in_json)
 }
 END_TEST
 
+START_TEST(number_is_a_key_for_regions_only)
+{
+	Vsd__Item item = VSD__ITEM__INIT;
+	struct table *table = items_table("t", ITEMS_ALL, true, true);
+
+	item.command = item.cgroup = item.device = (char *)"";
+	item.has_number = 1;
+	item.number = 5;
+	item.type = VSD__OBJECT_TYPE__OBJ_QP;
+	items_add(table, ITEMS_ALL, true, &item);
+	item.type = VSD__OBJECT_TYPE__OBJ_MR;
+	items_add(table, ITEMS_ALL, true, &item);
+
+	char *line = table_line(table), *first = strstr(line, "\"key\": null");
+
+	ck_assert_ptr_nonnull(first);
+	ck_assert_ptr_nonnull(strstr(first, "\"key\": 5"));
+	free(line);
+	table_free(table);
+}
+END_TEST
+
 START_TEST(items_have_the_columns_of_their_kind)
 {
 	char *mr = item_line(VSD__OBJECT_TYPE__OBJ_MR, false),
@@ -282,6 +304,7 @@ int main(void)
 	tcase_add_test(table, table_is_ascii_where_the_locale_is);
 	tcase_add_test(table, items_have_every_field_in_json);
 	tcase_add_test(table, items_have_the_columns_of_their_kind);
+	tcase_add_test(table, number_is_a_key_for_regions_only);
 	tcase_add_test(table, types_have_names_both_ways);
 	return harness_run(suite);
 }
