@@ -168,6 +168,9 @@ static inline bool abi_pd_single(const struct soft_pd *pd)
 
 /* --- mr.c ----------------------------------------------------------------------------------------------------------- */
 
+/* Registers after all checks; the caller knows that @pd is ours. */
+struct ibv_mr *abi_reg_mr(
+	struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access);
 /* A key never used lately: an index of the lease and a tag. */
 int abi_key_take(struct soft_context *ctx, uint32_t *key);
 void abi_key_put(struct soft_context *ctx, uint32_t key);

@@ -128,7 +128,7 @@ static struct ibv_mr *mr_new(
 	return &mr->mr;
 }
 
-static struct ibv_mr *reg(
+struct ibv_mr *abi_reg_mr(
 	struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
 {
 	/* What is optional may be ignored: every order is already as strict as it gets. */
@@ -146,21 +146,21 @@ static struct ibv_mr *reg(
 VERBS_API struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	ABI_ENTER_PTR(pd->context, ibv_reg_mr, "IBVERBS_1.1", pd, addr, length, access);
-	return reg(pd, addr, length, (uintptr_t)addr, (unsigned)access);
+	return abi_reg_mr(pd, addr, length, (uintptr_t)addr, (unsigned)access);
 }
 
 VERBS_API struct ibv_mr *ibv_reg_mr_iova(
 	struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
 {
 	ABI_ENTER_PTR(pd->context, ibv_reg_mr_iova, "IBVERBS_1.7", pd, addr, length, iova, access);
-	return reg(pd, addr, length, iova, (unsigned)access);
+	return abi_reg_mr(pd, addr, length, iova, (unsigned)access);
 }
 
 VERBS_API struct ibv_mr *ibv_reg_mr_iova2(
 	struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access)
 {
 	ABI_ENTER_PTR(pd->context, ibv_reg_mr_iova2, "IBVERBS_1.8", pd, addr, length, iova, access);
-	return reg(pd, addr, length, iova, access);
+	return abi_reg_mr(pd, addr, length, iova, access);
 }
 
 /* Reads as zeros, swallows what is written. */

@@ -2,7 +2,7 @@
 /*
  * Public functions that the soft device does not have. All are defined: one that is missing would reach the real
  * library, which follows a private pointer that our contexts do not have. Objects that only a real device can have
- * given (DM, DMAH, buffers, completion counters) always go to the real library. Those newer than the installed
+ * given (DM, DMAH, completion counters) always go to the real library. Those newer than the installed
  * headers are declared here.
  */
 #include "client/abi/abi.h"
@@ -72,10 +72,6 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *init);
 void *ibv_alloc_dmah(struct ibv_context *c, void *init);
 int ibv_dealloc_dmah(void *dmah);
 int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
-void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf);
-void ibv_free_buf(void *buf);
-struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, void *buf, void *addr, size_t length, int access);
-int ibv_export_buf_dmabuf_fd(void *buf);
 int ibv_query_port_speed(struct ibv_context *c, uint32_t port, uint64_t *speed);
 
 VERBS_API struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *init)
@@ -98,30 +94,6 @@ VERBS_API int ibv_dealloc_dmah(void *dmah)
 VERBS_API int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm)
 {
 	return REAL_INT(abi_minus(EOPNOTSUPP), ibv_dm_export_dmabuf_fd, "IBVERBS_1.16", dm);
-}
-
-VERBS_API void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf)
-{
-	ABI_ENTER_PTR(pd->context, ibv_alloc_buf, "IBVERBS_1.17", pd, size, buf);
-	return abi_null(EOPNOTSUPP);
-}
-
-VERBS_API void ibv_free_buf(void *buf)
-{
-	REAL_VOID(ibv_free_buf, "IBVERBS_1.17", buf);
-}
-
-VERBS_API struct ibv_mr *ibv_reg_buf_mr(
-	struct ibv_pd *pd, void *buf, void *addr, size_t length, int access)
-{
-	ABI_ENTER_PTR(
-		pd->context, ibv_reg_buf_mr, "IBVERBS_1.17", pd, buf, addr, length, access);
-	return abi_null(EOPNOTSUPP);
-}
-
-VERBS_API int ibv_export_buf_dmabuf_fd(void *buf)
-{
-	return REAL_INT(abi_minus(EOPNOTSUPP), ibv_export_buf_dmabuf_fd, "IBVERBS_1.18", buf);
 }
 
 VERBS_API int ibv_query_port_speed(struct ibv_context *c, uint32_t port, uint64_t *speed)

@@ -3,6 +3,7 @@
  * Fork, closed fds and repeated opening, as programs that know nothing of verbsd do them. One test a run, named by the
  * first argument; status 0, or a line on stderr that says what was wrong and status 1.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -489,6 +490,37 @@ static void busy_objects(void)
 	objects_destroy(&o);
 }
 
+/* Of IBVERBS_1.17, which Debian 12 does not have: a newer program finds them in our library alone. */
+static void newer_buffers(void)
+{
+	void *(*alloc)(struct ibv_pd *, size_t, void **) = dlsym(RTLD_DEFAULT, "ibv_alloc_buf");
+	void (*release)(void *) = dlsym(RTLD_DEFAULT, "ibv_free_buf");
+	struct ibv_mr *(*reg)(struct ibv_pd *, void *, void *, size_t, int) =
+		dlsym(RTLD_DEFAULT, "ibv_reg_buf_mr");
+	struct ibv_context *ctx = device_open();
+	struct ibv_pd *pd = ctx ? ibv_alloc_pd(ctx) : NULL;
+	void *buffer = NULL;
+
+	NEED(alloc && release && reg && pd);
+
+	char *memory = alloc(pd, SIZE, &buffer);
+
+	NEED(memory && buffer);
+	memset(memory, 1, SIZE);
+
+	struct ibv_mr *mr = reg(pd, buffer, memory + 64, SIZE - 64, IBV_ACCESS_LOCAL_WRITE);
+
+	NEED(mr && mr->addr == memory + 64 && mr->length == SIZE - 64);
+	NEED(!reg(pd, buffer, memory + 64, SIZE, 0) && errno == EINVAL);
+	NEED(!reg(pd, buffer, memory - 1, 8, 0) && errno == EINVAL);
+	NEED(!reg(pd, &buffer, memory, 8, 0) && errno == EINVAL);
+	NEED(ibv_dereg_mr(mr) == 0);
+	release(buffer);
+	NEED(!reg(pd, buffer, memory, 8, 0) && errno == EINVAL);
+	NEED(ibv_dealloc_pd(pd) == 0);
+	NEED(ibv_close_device(ctx) == 0);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -507,6 +539,7 @@ static const struct {
 	{ "beyond-memlock", beyond_memlock },
 	{ "what-can-be-registered", what_can_be_registered },
 	{ "busy-objects", busy_objects },
+	{ "newer-buffers", newer_buffers },
 };
 
 int main(int argc, char **argv)
