@@ -501,7 +501,9 @@ bool progress_wait(bool sweep)
 /* The wire has work, and had it at the last tick, and nobody did any of it. */
 static bool outlived(struct wire *wire)
 {
-	uint64_t req = wire->req_in.pos, resp = wire->resp_in.pos, acked = atomic_load(&wire->seen_acked);
+	uint64_t req = __atomic_load_n(&wire->req_in.pos, __ATOMIC_RELAXED);
+	uint64_t resp = __atomic_load_n(&wire->resp_in.pos, __ATOMIC_RELAXED);
+	uint64_t acked = atomic_load(&wire->seen_acked);
 	bool pending = wire_pending(wire);
 	bool old = pending && wire->tick_pending && wire->tick_req == req && wire->tick_resp == resp &&
 		   wire->tick_acked == acked;

@@ -19,7 +19,7 @@
 
 struct loop {
 	struct fake_daemon fake;
-	int events, kick; /* the daemon's ends */
+	_Atomic int events, kick; /* the daemon's ends */
 	struct soft_context ctx;
 	struct soft_pd pd;
 	uint32_t keys, qpns, wires;
