@@ -41,7 +41,8 @@ int soft_cq_init(struct soft_cq *cq, uint32_t cqe, bool single_threaded)
 	cq->events = cq->queued = 0;
 	cq->event_next = NULL;
 	cq->event_prev = NULL;
-	soft_lock_init(&cq->lock, single_threaded);
+	/* Not off: the progress thread queues completions too, and has no way yet to keep a TD's thread out. */
+	soft_lock_init(&cq->lock, false);
 	soft_lock_init(&cq->poll_lock, single_threaded);
 	return 0;
 }
