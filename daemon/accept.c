@@ -24,9 +24,6 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83
-#endif
 
 #define ACCEPT_BUDGET 8
 #define PAUSE_MS 100
@@ -125,15 +122,13 @@ int server_adopt(struct server *server, struct listener *listener, int fd, struc
 	struct ucred ucred;
 	socklen_t n = sizeof(ucred);
 	struct peer_cred cred;
-	int pidfd, off = 0, r;
+	int pidfd, r;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &ucred, &n) < 0)
 		return -errno;
 	r = check(server, listener, fd, &ucred);
 	if (r < 0)
 		return r;
-	/* Where the kernel has it, fds that a client sends do not even get here. */
-	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
 	pidfd = get_pidfd(fd, ucred.pid);
 	if (pidfd == -ENFILE)
 		return refused(server, pidfd, &ucred, "out of fds");
@@ -198,6 +193,8 @@ int server_listen(struct server *server, int fd, bool admin)
 		return -ENOSPC;
 	}
 	*listener = (struct listener){ .server = server, .fd = fd, .admin = admin, .watch = WATCH_NULL };
+	/* Sessions inherit it: what a client sends before it is accepted must not bring fds either. */
+	socket_refuse_fds(fd);
 	/* It may have been made by somebody else. */
 	r = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0 ? -errno : 0;
 	if (r == 0)

@@ -10,6 +10,7 @@
 
 void domains_init(struct domains *domains)
 {
+	*domains = (struct domains){ 0 };
 	list_init(&domains->domains);
 	list_init(&domains->users);
 }
@@ -64,6 +65,14 @@ static bool key_equal(const struct domain_key *a, const struct domain_key *b)
 	return a->listener == b->listener && a->uid == b->uid && a->pidns == b->pidns && a->alone == b->alone;
 }
 
+static struct log_limit *log_limit_get(struct domains *domains, const struct domain_key *key)
+{
+	uint64_t hash = (key->uid + 1) * 0x9e3779b97f4a7c15ull;
+
+	hash = (hash ^ key->pidns ^ (uintptr_t)key->listener) * 0x9e3779b97f4a7c15ull;
+	return &domains->log_limits[hash >> 32 & (DOMAIN_LOG_LIMITS - 1)];
+}
+
 int domain_get(struct domains *domains, const struct config *config, const struct domain_key *key,
 	       struct domain **domain)
 {
@@ -90,6 +99,7 @@ int domain_get(struct domains *domains, const struct config *config, const struc
 	account_init(&made->account, &user->account, limit, domain_free);
 	account_unref(&user->account); /* the domain's account has its own */
 	made->key = *key;
+	made->log_limit = log_limit_get(domains, key);
 	list_append(&domains->domains, &made->link);
 	*domain = made;
 	return 0;

@@ -32,11 +32,15 @@ struct domain {
 	struct account account; /* counts references */
 	struct list link;
 	struct domain_key key;
-	struct log_limit log_limit;
+	struct log_limit *log_limit; /* outlives it */
 };
+
+/* By a hash of the key: a domain that comes and goes with one session would have a new limit each time. */
+#define DOMAIN_LOG_LIMITS 256
 
 struct domains {
 	struct list domains, users;
+	struct log_limit log_limits[DOMAIN_LOG_LIMITS];
 };
 
 void domains_init(struct domains *domains);

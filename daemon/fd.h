@@ -26,6 +26,11 @@ int memfd_new(const char *name, uint64_t size);
 int memfd_const(const char *name, const void *bytes, size_t n);
 /* A new open file description of the same file. */
 int fd_reopen(int fd, int flags);
+/*
+ * Where the kernel can (6.16), fds that the peer sends to this socket do not get here, and what is accepted from it
+ * inherits that. The last close of a hostile one (a lingering socket, a FUSE file) may take for ever.
+ */
+void socket_refuse_fds(int fd);
 /* Read end (non-blocking) and write end (non-blocking) of a pipe. */
 int pipe_new(int *read_end, int *write_end);
 

@@ -30,7 +30,9 @@
 
 /* Unread notices with fds in one event socket: what is in flight counts against the limit of our uid. */
 #define FDS_UNREAD_MAX 8
+/* Doubled each time, so that many who read nothing cost little. */
 #define RETRY_MS 5
+#define RETRY_MAX_MS 640
 /* Requests of one client on its event socket in one turn of the loop. */
 #define READ_BUDGET 16
 
@@ -81,6 +83,7 @@ static int make_events(struct fdlist *fds, int *events)
 	theirs = fd_admit(pair[1]);
 	if (ours < 0 || theirs < 0)
 		return -ENFILE;
+	socket_refuse_fds(ours);
 	r = fdlist_consume(fds, fd_steal(&theirs));
 	if (r == 0)
 		*events = fd_steal(&ours);
@@ -267,7 +270,10 @@ static void fail(struct process *process, int error)
 		return;
 	default:
 		/* Out of fds or memory, ours or in flight: this passes. */
-		timer_set(&process->retry, RETRY_MS);
+		process->retry_ms = process->retry_ms ? process->retry_ms * 2 : RETRY_MS;
+		if (process->retry_ms > RETRY_MAX_MS)
+			process->retry_ms = RETRY_MAX_MS;
+		timer_set(&process->retry, process->retry_ms);
 	}
 }
 
@@ -285,6 +291,7 @@ static bool flush(struct process *process)
 			return false;
 		}
 		process->fds_unread += has_fds;
+		process->retry_ms = 0;
 		pair_noticed(process, notice);
 	}
 	if (process->answer_length) {

@@ -41,6 +41,7 @@ struct process {
 	uint8_t answer[PROCESS_ANSWER_MAX]; /* on @events, behind the notices; */
 	size_t answer_length;		    /* 0: there is none */
 	struct timer retry; /* when a notice could not be sent for another reason */
+	unsigned retry_ms;
 	struct list notices;
 	unsigned fds_unread; /* notices with fds since the socket was last seen empty */
 	struct list pairs;   /* struct pair_side */

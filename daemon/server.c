@@ -87,10 +87,8 @@ void server_unstick(struct server *server)
 	timer_set(&server->unstick, UNSTICK_MS);
 }
 
-/* Sessions that have been silent since they connected. They are among the youngest only when all goes well. */
-static void end_silent(void *data)
+void server_end_silent(struct server *server)
 {
-	struct server *server = data;
 	uint64_t now = loop_now();
 
 	list_for_each_safe(pos, &server->sessions) {
@@ -99,6 +97,13 @@ static void end_silent(void *data)
 		if (session->state == SESSION_NEW && now - session->since > HELLO_TIME_MS)
 			session_lost(session, GONE_DEAD);
 	}
+}
+
+static void end_silent(void *data)
+{
+	struct server *server = data;
+
+	server_end_silent(server);
 	timer_set(&server->hello_timer, HELLO_PERIOD_MS);
 }
 

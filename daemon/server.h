@@ -95,5 +95,7 @@ void server_reap(struct server *server);
 /* A segment's memfd is kept. */
 void server_keep(struct server *server);
 void server_unstick(struct server *server);
+/* Ends sessions that have said nothing since they connected, for too long. */
+void server_end_silent(struct server *server);
 
 #endif

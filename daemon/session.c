@@ -298,7 +298,7 @@ void session_log(struct session *session, int level, const char *id, const char 
 	unsigned dropped = 0;
 	va_list args;
 
-	if (!log_limit_take(&session->domain->log_limit, loop_now(), &dropped))
+	if (!log_limit_take(session->domain->log_limit, loop_now(), &dropped))
 		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
