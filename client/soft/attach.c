@@ -154,6 +154,7 @@ static struct wire *wire_new(struct pair *pair, const Vsd__EvWire *event, uint8_
 	if (!wire)
 		return NULL;
 	wire->pair = pair;
+	wire->far = !pair->side;
 	wire->index = event->wire;
 	wire->gen = event->generation;
 	wire->kind = (uint8_t)event->kind;

@@ -243,6 +243,11 @@ bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 	soft_lock(&qp->rq_lock);
 	old = atomic_load(&qp->wire);
 	wanted = !qp->priv->stopped && wants_wire(qp, qp_state(qp), wire);
+	if (wanted && wire->local_qpn == wire->peer_qpn) {
+		wanted = !old || wire_id(old) != wire_id(wire); /* one end does for both */
+		if (wanted)
+			wire_fold(wire);
+	}
 	if (wanted) {
 		if (old)
 			wire_close(old);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "client/control/control.h"
+#include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
 enum { WANT_REQ = 1, WANT_RESP = 2 };
@@ -60,6 +61,14 @@ void wire_look(struct wire *wire)
 		__atomic_store_n(&wire->peer_closed, true, __ATOMIC_RELAXED);
 	if ((state & 3) != VSD_HALF_NONE)
 		__atomic_store_n(&wire->peer_open, true, __ATOMIC_RELAXED);
+}
+
+void wire_fold(struct wire *wire)
+{
+	wire->theirs = wire->mine;
+	wire->far = wire->pair->side;
+	wire->req_in.slots = wire->req_out.slots;
+	wire->resp_in.slots = wire->resp_out.slots;
 }
 
 /* The peer's half may be looked at. */
@@ -251,7 +260,7 @@ const void *wire_req_payload(struct wire *wire, const struct vsd_req *head, void
 	uint8_t *to = buf;
 
 	if (head->flags & VSD_F_CHUNK)
-		return wire->pair->mem->pools[!wire->pair->side].req.chunks[head->rw.chunk];
+		return wire->pair->mem->pools[wire->far].req.chunks[head->rw.chunk];
 	memcpy(to, head->op == VSD_REQ_DATAGRAM ? head->ud.data : head->rw.data, part);
 	for (unsigned i = 1; i < head->slots; i++) {
 		const struct vsd_req_more *more = lane_in_slot(lane, lane->pos + i);
@@ -293,7 +302,7 @@ int wire_resp_peek(struct wire *wire, struct vsd_resp *resp)
 const void *wire_resp_payload(struct wire *wire, const struct vsd_resp *resp)
 {
 	if (resp->flags & VSD_F_CHUNK)
-		return wire->pair->mem->pools[!wire->pair->side].resp.chunks[resp->chunk];
+		return wire->pair->mem->pools[wire->far].resp.chunks[resp->chunk];
 	return resp->data;
 }
 
@@ -405,6 +414,10 @@ static void notify(struct wire *wire)
 {
 	struct pair *pair = wire->pair;
 
+	if (wire->mine == wire->theirs) {
+		rt_run_later(wire->qp);
+		return;
+	}
 	if (!pair->segment) {
 		loop_mark(wire);
 		return;

@@ -60,6 +60,7 @@ struct wire {
 	struct vsd_half *mine;
 	const struct vsd_half *theirs;
 	struct wire *other; /* loopback: the other end */
+	unsigned far;	    /* the side whose pools it reads */
 	struct lane_out req_out, resp_out;
 	struct lane_in req_in, resp_in;
 	struct soft_qp *qp; /* NULL: datagram wire */
@@ -76,9 +77,12 @@ struct wire {
 	uint64_t tick_req, tick_resp, tick_acked;
 	bool tick_pending;
 	struct wire *ready_next, *watch_next, *garbage_next;
-	void *owner; /* of a datagram wire: struct datagram_peer */
+	void *owner;	    /* of a datagram wire: struct datagram_peer */
+	uint32_t src_range; /* of a datagram wire: the last range of sources that was the peer's, plus 1 */
 };
 
+/* Both ends are one QP, connected to itself: the wire reads what it wrote. Before its first use. */
+void wire_fold(struct wire *wire);
 /* The peer's half state: updates peer_open and peer_closed. */
 void wire_look(struct wire *wire);
 

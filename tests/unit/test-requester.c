@@ -357,6 +357,25 @@ START_TEST(what_a_peer_sent_before_it_went_still_comes)
 }
 END_TEST
 
+START_TEST(a_qp_connected_to_itself)
+{
+	setenv("VERBSD_ENGINE", _i ? "stage" : "auto", 1);
+	a = loop_qp(&loop, &options);
+	loop_rtr(a, a->v.qp.qp_num, &options);
+	loop_wire(&loop, a, a, 2);
+	loop_rts(a, &options);
+	loop_recv(a, 20, to_mr, to, SIZE);
+	ck_assert_int_eq(send_one(1, 60000), 0);
+	loop_expect(recv_cq, 20, IBV_WC_SUCCESS);
+	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
+	ck_assert_mem_eq(from, to, 60000);
+	memset(from, 0, SIZE);
+	ck_assert_int_eq(loop_send(a, 2, IBV_WR_RDMA_READ, from_mr, from, 60000, to_mr, to), 0);
+	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
+	ck_assert_mem_eq(from, to, 60000);
+}
+END_TEST
+
 START_TEST(the_new_interface_posts_all_or_nothing)
 {
 	struct ibv_qp_ex *qpx;
@@ -419,6 +438,7 @@ int main(void)
 	tcase_add_test(tcase, drained_sqd_says_so);
 	tcase_add_test(tcase, a_dead_peer_fails_the_oldest_and_flushes_the_rest);
 	tcase_add_test(tcase, what_a_peer_sent_before_it_went_still_comes);
+	tcase_add_loop_test(tcase, a_qp_connected_to_itself, 0, 2);
 	tcase_add_test(tcase, the_new_interface_posts_all_or_nothing);
 	return harness_run(suite);
 }
