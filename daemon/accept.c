@@ -7,12 +7,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/cleanup.h"
@@ -183,6 +185,18 @@ static void incoming(void *data, unsigned ready)
 	}
 }
 
+/* For STATUS: where clients find us. */
+static void note_path(struct server *server, int fd)
+{
+	struct sockaddr_un address;
+	socklen_t n = sizeof(address);
+
+	if (!server->socket_path[0] && getsockname(fd, (struct sockaddr *)&address, &n) == 0 &&
+		n > offsetof(struct sockaddr_un, sun_path))
+		snprintf(server->socket_path, sizeof(server->socket_path), "%.*s",
+			(int)(n - offsetof(struct sockaddr_un, sun_path)), address.sun_path);
+}
+
 int server_listen(struct server *server, int fd, bool admin)
 {
 	struct listener *listener = &server->listeners[server->n_listeners];
@@ -207,6 +221,8 @@ int server_listen(struct server *server, int fd, bool admin)
 		return r;
 	}
 	server->n_listeners++;
+	if (!admin)
+		note_path(server, fd);
 	return 0;
 }
 

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "daemon/refuse.h"
+
 #define BIG (1ull << 62)
 
 const struct slot_info slot_info[SLOT_N] = {
@@ -73,7 +75,7 @@ int charge_take(struct charge *charge, struct account *account, enum slot slot, 
 	for (struct account *a = account; a; a = a->parent) {
 		if (a->used[slot] > a->limit[slot] || amount > a->limit[slot] - a->used[slot]) {
 			account->refused++;
-			return -slot_info[slot].error;
+			return refuse_quota(-slot_info[slot].error, slot_info[slot].name);
 		}
 	}
 	for (struct account *a = account; a; a = a->parent)

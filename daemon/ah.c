@@ -9,6 +9,7 @@
 #include "daemon/context.h"
 #include "daemon/item.h"
 #include "daemon/pd.h"
+#include "daemon/refuse.h"
 
 enum { REF_PD, REFS };
 
@@ -47,10 +48,12 @@ int ah_new(struct attachment *attachment, uint32_t pd, uint32_t port, uint32_t d
 	struct object *made;
 	int r;
 
-	if (!on_pd || port != 1 || dlid > 0xffff)
+	if (!on_pd)
 		return -EINVAL;
+	if (port != 1 || dlid > 0xffff)
+		return refuse(-EINVAL, "port %u, LID %u", port, dlid);
 	if (!gid && attachment->context->device->config.link_layer == LINK_ETHERNET)
-		return -EINVAL;
+		return refuse(-EINVAL, "no GID on Ethernet");
 	r = object_new(attachment, OBJECT_AH, 0, &made);
 	if (r < 0)
 		return r;

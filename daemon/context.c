@@ -14,11 +14,10 @@
 #include "daemon/fd.h"
 #include "daemon/process.h"
 #include "daemon/qp.h"
+#include "daemon/refuse.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 
-/* Attachments of one session. */
-#define ATTACHMENTS_MAX 4096
 #define OBJECTS_MAX (1u << 22)
 
 static int attach(struct session *session, struct context *context, struct attachment **attachment)
@@ -112,7 +111,7 @@ int context_attach(struct session *session, const uint8_t nonce[VSD_NONCE_SIZE],
 			found = context;
 	}
 	if (!found || list_empty(&found->attachments))
-		return -EACCES;
+		return refuse(-EACCES, "no context has this capability");
 	return attach(session, found, attachment);
 }
 

@@ -9,6 +9,7 @@
 
 #include "daemon/context.h"
 #include "daemon/item.h"
+#include "daemon/refuse.h"
 
 enum { REF_PARENT_DOMAIN, REFS };
 
@@ -47,7 +48,10 @@ const struct object_class object_cq = {
 
 static bool cqe_ok(const struct attachment *attachment, uint32_t cqe)
 {
-	return cqe > 0 && cqe <= attachment->context->device->attr.max_cqe;
+	if (cqe > 0 && cqe <= attachment->context->device->attr.max_cqe)
+		return true;
+	refuse(0, "%u entries", cqe);
+	return false;
 }
 
 int cq_new(struct attachment *attachment, uint32_t cqe, bool channel, uint32_t parent_domain, struct object **cq)

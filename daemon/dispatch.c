@@ -126,8 +126,8 @@ static int run(struct call *call, const struct method *method)
 	}
 	fdlist_deinit(&call->fds);
 	call->fds = (struct fdlist)FDLIST_NULL;
-	session_log(call->session, LOG_LEVEL_INFO, NULL, "%s: %s%s%s", method->name, strerror(-r),
-		refuse_reason()[0] ? ": " : "", refuse_reason());
+	session_log(call->session, LOG_LEVEL_INFO, refuse_is_quota() ? MSG_CLIENT_QUOTA : NULL, "%s: %s%s%s",
+		method->name, strerror(-r), refuse_reason()[0] ? ": " : "", refuse_reason());
 	return r;
 }
 

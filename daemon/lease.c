@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/refuse.h"
+
 #define SPACE_BITS 24
 
 int lease_pool_init(struct lease_pool *pool, enum slot slot, unsigned shift)
@@ -106,7 +108,7 @@ int lease_new(struct lease_pool *pool, struct account *account, struct list *lea
 
 	have = leased(leases, &n);
 	if (n >= LEASES_MAX)
-		return -ENOSPC;
+		return refuse(-ENOSPC, "%u ranges already", n);
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;
@@ -162,7 +164,7 @@ int lease_number_take(struct list *leases, uint32_t number)
 	uint32_t i;
 
 	if (!lease)
-		return -EINVAL;
+		return refuse(-EINVAL, "number 0x%x is not leased to it", number);
 	if (!lease->taken) {
 		lease->taken = calloc(lease->count / 64, sizeof(*lease->taken));
 		if (!lease->taken)
@@ -170,7 +172,7 @@ int lease_number_take(struct list *leases, uint32_t number)
 	}
 	i = number - lease->first;
 	if (lease->taken[i / 64] & 1ull << i % 64)
-		return -EEXIST;
+		return refuse(-EEXIST, "number 0x%x is in use", number);
 	lease->taken[i / 64] |= 1ull << i % 64;
 	return 0;
 }

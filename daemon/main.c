@@ -174,7 +174,7 @@ static int passed(void *data, int fd, bool admin)
 
 static int listen_at(struct server *server, const char *path, unsigned mode, bool admin)
 {
-	int fd = sock_listen(path, mode, 128);
+	int fd = sock_listen(path, mode, 1024);
 
 	if (fd < 0) {
 		log_error("%s: %s", path, strerror(-fd));
@@ -193,12 +193,10 @@ static int listen_all(struct daemon *daemon)
 	server->private_daemon = arguments->socket != NULL;
 	if (arguments->socket) {
 		r = listen_at(server, arguments->socket, open_to_others ? 0666 : 0600, false);
-		snprintf(server->socket_path, sizeof(server->socket_path), "%s", arguments->socket);
 	} else {
 		r = notify_listen_fds(passed, server);
 		if (r == 0)
 			r = listen_at(server, VSD_SOCKET_PATH, 0666, false);
-		snprintf(server->socket_path, sizeof(server->socket_path), "%s", VSD_SOCKET_PATH);
 	}
 	if (r >= 0 && arguments->admin_socket)
 		r = listen_at(server, arguments->admin_socket, 0600, true);
@@ -263,6 +261,8 @@ static void ready(struct daemon *daemon)
 		log_warning("--ready-fd %d: %m", fd);
 	if (notify_watchdog_period())
 		timer_set(&daemon->watchdog, 0);
+	if (!daemon->arguments.socket && geteuid() == 0)
+		log_warning("running as root: memory that is handed out read-only is not safe from clients that are root");
 	log_line(LOG_LEVEL_INFO, MSG_READY, "version " PACKAGE_VERSION " at %s, %u devices",
 		daemon->server->socket_path, daemon->server->config->n_devices);
 	notify_ready("running");

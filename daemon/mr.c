@@ -10,6 +10,7 @@
 #include "daemon/context.h"
 #include "daemon/item.h"
 #include "daemon/pd.h"
+#include "daemon/refuse.h"
 
 enum { REF_PD, REFS };
 
@@ -67,13 +68,14 @@ static int check(const struct context *context, const struct mr_attr *attr)
 	bool whole = attr->addr == 0 && attr->length == UINT64_MAX;
 
 	if (attr->access & ~(ACCESS_KNOWN | ACCESS_OPTIONAL))
-		return -EINVAL;
+		return refuse(-EINVAL, "access flags 0x%x", attr->access);
 	if (attr->access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC) && !(attr->access & ACCESS_LOCAL_WRITE))
-		return -EINVAL;
+		return refuse(-EINVAL, "remote write without local write");
 	if (whole)
 		return 0;
 	if (attr->length > context->device->attr.max_mr_size || attr->addr + attr->length < attr->addr)
-		return -EINVAL;
+		return refuse(-EINVAL, "0x%llx bytes at 0x%llx", (unsigned long long)attr->length,
+			(unsigned long long)attr->addr);
 	return 0;
 }
 
@@ -126,7 +128,7 @@ int mr_change(struct attachment *attachment, uint32_t handle, const struct mr_ch
 	if (r < 0)
 		return r;
 	if (object->n_users > 0)
-		return -EBUSY;
+		return refuse(-EBUSY, "memory windows are bound to it");
 	if (on_pd)
 		object_replace(object, REF_PD, on_pd);
 	mr->attr = attr;

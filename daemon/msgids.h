@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Message ids of the lines that an operator may want to find or match; systemd/verbsd.catalog explains each.
+ * Message ids of the lines that an operator may want to find or match; daemon/verbsd.catalog explains each.
  */
 #ifndef DAEMON_MSGIDS_H
 #define DAEMON_MSGIDS_H

@@ -9,6 +9,7 @@
 #include "daemon/context.h"
 #include "daemon/item.h"
 #include "daemon/pd.h"
+#include "daemon/refuse.h"
 
 enum { REF_PD, REFS };
 enum { MW_TYPE_1 = 1, MW_TYPE_2 = 2 };
@@ -56,8 +57,10 @@ int mw_new(struct attachment *attachment, uint32_t pd, uint32_t type, uint32_t k
 	struct object *made;
 	int r;
 
-	if (!on_pd || (type != MW_TYPE_1 && type != MW_TYPE_2))
+	if (!on_pd)
 		return -EINVAL;
+	if (type != MW_TYPE_1 && type != MW_TYPE_2)
+		return refuse(-EINVAL, "type %u", type);
 	r = object_new(attachment, OBJECT_MW, 0, &made);
 	if (r < 0)
 		return r;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "daemon/context.h"
+#include "daemon/refuse.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 #include "daemon/watch.h"
@@ -49,7 +50,7 @@ int object_new(struct attachment *attachment, enum object_type type, uint64_t qu
 	int r;
 
 	if (context->count[type] >= class->max(&context->device->attr))
-		return -ENOMEM;
+		return refuse(-ENOMEM, "the device has no more than %u of %s", context->count[type], class->name);
 	r = charge_take(&charge, account, class->slot, 1);
 	if (r == 0)
 		r = charge_take(&bytes, account, SLOT_QUEUE_BYTES, queue_bytes);
@@ -158,9 +159,20 @@ struct object *object_get(const struct attachment *attachment, enum object_type 
 {
 	struct object *object = handle_get(&attachment->context->objects, handle, type);
 
-	if (!object || (object->owner && object->owner != attachment))
+	if (!object || (object->owner && object->owner != attachment)) {
+		refuse(0, "no %s %u", object_type_name(type), handle);
 		return NULL;
+	}
 	return object;
+}
+
+static int refuse_busy(const struct object *object)
+{
+	const struct object *user = container_of(object->users.next, struct object_ref, link)->from;
+
+	return refuse(-EBUSY, "%s %u is in use: %s %u of client %llu stands on it%s", classes[object->type]->name,
+		object->handle, classes[user->type]->name, user->handle, (unsigned long long)user->session,
+		object->n_users > 1 ? ", and others" : "");
 }
 
 int object_destroy(struct object *object)
@@ -168,7 +180,7 @@ int object_destroy(struct object *object)
 	struct context *context = object->context;
 
 	if (object->n_users > 0)
-		return -EBUSY;
+		return refuse_busy(object);
 	watch_object(object, false);
 	context->device->backend->object_free(context->device, object);
 	handle_remove(&context->objects, object->handle, object->type);

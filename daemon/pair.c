@@ -134,7 +134,7 @@ static int charge_segment(struct segment *segment, const struct pair *pair, cons
 		int r = charge_take(&segment->charges[i], &process->domain->account, SLOT_SHARED_BYTES, bytes);
 
 		if (r < 0)
-			return refuse(r, "quota of shared bytes, of uid %u", process->domain->key.uid);
+			return r;
 	}
 	return 0;
 }

@@ -154,7 +154,7 @@ static int set_up(struct process *process, struct fdlist *fds)
 
 	r = charge_take(&process->charge, &process->domain->account, SLOT_SHARED_BYTES, VSD_PAGE_SIZE);
 	if (r < 0)
-		return refuse(r, "quota of shared bytes");
+		return r;
 	r = make_events(fds, &process->events);
 	if (r == 0)
 		r = make_page(fds, &process->page);
@@ -227,6 +227,15 @@ struct process *process_free(struct process *process, enum gone_reason reason)
 	handle_remove(&process->server->processes, process->id, HANDLE_PROCESS);
 	tear_down(process);
 	return NULL;
+}
+
+void process_silence(struct server *server)
+{
+	struct process *process;
+	uint32_t id = 0, type;
+
+	for (; (process = handle_next(&server->processes, &id, &type)); id++)
+		process->broken = true;
 }
 
 struct process *process_get(const struct server *server, uint32_t id)

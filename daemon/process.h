@@ -68,6 +68,9 @@ static inline bool process_is_told(const struct process *process)
 	return list_empty(&process->notices) || process->broken;
 }
 
+/* From now on no process is told anything: the daemon ends, and its clients go on without it. */
+void process_silence(struct server *server);
+
 /* The process with this id; NULL: none. */
 struct process *process_get(const struct server *server, uint32_t id);
 

@@ -13,6 +13,7 @@
 #include "daemon/item.h"
 #include "daemon/pd.h"
 #include "daemon/process.h"
+#include "daemon/refuse.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 #include "daemon/wire_pair.h"
@@ -117,11 +118,12 @@ static int check(const struct context *context, const struct qp_attr *attr)
 	const struct device_attr *device = &context->device->attr;
 
 	if (attr->type != QP_RC && attr->type != QP_UC && attr->type != QP_UD)
-		return -EOPNOTSUPP;
+		return refuse(-EOPNOTSUPP, "type %u", attr->type);
 	if (attr->max_send_wr > device->max_qp_wr || attr->max_recv_wr > device->max_qp_wr ||
 		attr->max_send_sge > device->max_sge || attr->max_recv_sge > device->max_sge ||
 		attr->max_inline > device->max_inline)
-		return -EINVAL;
+		return refuse(-EINVAL, "sends %u of %u, receives %u of %u, inline %u", attr->max_send_wr,
+			attr->max_send_sge, attr->max_recv_wr, attr->max_recv_sge, attr->max_inline);
 	return 0;
 }
 
@@ -217,13 +219,16 @@ int qp_modify(struct attachment *attachment, uint32_t handle, const struct qp_ch
 	struct qp old;
 	int r;
 
-	if (!qp || !qp_state_follows(qp->state, change->state))
+	if (!qp)
 		return -EINVAL;
+	if (!qp_state_follows(qp->state, change->state))
+		return refuse(-EINVAL, "QP 0x%x from %s to %s", qp->attr.qpn, qp_state_name(qp->state),
+			qp_state_name(change->state));
 	/* The destination comes with INIT to RTR, and only then. */
 	if (change->dest && !(qp->state == QP_INIT && change->state == QP_RTR))
-		return -EINVAL;
+		return refuse(-EINVAL, "QP 0x%x: a destination comes with INIT to RTR only", qp->attr.qpn);
 	if (!change->dest && qp->state == QP_INIT && change->state == QP_RTR && qp->attr.type != QP_UD)
-		return -EINVAL;
+		return refuse(-EINVAL, "QP 0x%x: no destination", qp->attr.qpn);
 	old = *qp;
 	qp->state = change->state;
 	if (change->dest)

@@ -9,15 +9,29 @@
 #include <stdio.h>
 
 static char reason[160];
+static bool is_quota;
 
 int refuse(int error, const char *format, ...)
 {
 	va_list args;
 
+	is_quota = false;
 	va_start(args, format);
 	vsnprintf(reason, sizeof(reason), format, args);
 	va_end(args);
 	return error;
+}
+
+int refuse_quota(int error, const char *what)
+{
+	snprintf(reason, sizeof(reason), "over the limit of %s", what);
+	is_quota = true;
+	return error;
+}
+
+bool refuse_is_quota(void)
+{
+	return is_quota;
 }
 
 const char *refuse_reason(void)
@@ -28,4 +42,5 @@ const char *refuse_reason(void)
 void refuse_clear(void)
 {
 	reason[0] = '\0';
+	is_quota = false;
 }

@@ -5,8 +5,13 @@
 #ifndef DAEMON_REFUSE_H
 #define DAEMON_REFUSE_H
 
+#include <stdbool.h>
+
 /* Keeps the reason and returns @error. */
 int refuse(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a quota: the line gets its own message id. */
+int refuse_quota(int error, const char *what);
+bool refuse_is_quota(void);
 /* "" when none was given since the last refuse_clear(). */
 const char *refuse_reason(void);
 void refuse_clear(void);

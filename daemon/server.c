@@ -15,6 +15,7 @@
 #include "daemon/context.h"
 #include "daemon/device.h"
 #include "daemon/pair.h"
+#include "daemon/process.h"
 #include "daemon/session.h"
 
 #define REAP_OBJECTS 4096u /* in one turn of the loop */
@@ -196,6 +197,8 @@ int server_new(struct loop *loop, struct config *config, const struct backend *b
 
 static void end_sessions(struct server *server)
 {
+	/* The daemon ends, not the clients: nobody is told that his peer is gone. */
+	process_silence(server);
 	while (!list_empty(&server->sessions))
 		session_lost(container_of(server->sessions.next, struct session, link), GONE_ADMIN);
 	while (!list_empty(&server->lost))

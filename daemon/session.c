@@ -48,6 +48,7 @@ static struct outgoing *outgoing_free(struct outgoing *out)
 {
 	list_remove(&out->link);
 	fdlist_deinit(&out->fds);
+	charge_release(&out->charge);
 	free(out);
 	return NULL;
 }
@@ -73,6 +74,12 @@ static void queue(struct session *session, const void *frame, size_t length, str
 		return;
 	}
 	list_init(&out->link);
+	out->charge = (struct charge)CHARGE_NULL;
+	if (event && charge_take(&out->charge, &session->domain->account, SLOT_EVENTS, 1) < 0) {
+		free(out);
+		session_lost(session, GONE_DEAD);
+		return;
+	}
 	out->fds = fds ? *fds : (struct fdlist)FDLIST_NULL;
 	if (fds)
 		*fds = (struct fdlist)FDLIST_NULL;

@@ -34,6 +34,7 @@ enum session_state {
 struct outgoing {
 	struct list link;
 	struct fdlist fds;
+	struct charge charge; /* of an event */
 	bool event;
 	size_t length;
 	uint8_t bytes[];

@@ -9,6 +9,7 @@
 #include "daemon/context.h"
 #include "daemon/item.h"
 #include "daemon/pd.h"
+#include "daemon/refuse.h"
 
 enum { REF_PD, REFS };
 enum { SRQT_BASIC = 0 };
@@ -54,9 +55,11 @@ int srq_new(struct attachment *attachment, uint32_t pd, const struct srq_attr *a
 	int r;
 
 	if (attr->type != SRQT_BASIC)
-		return -EOPNOTSUPP;
-	if (!on_pd || attr->max_wr == 0 || attr->max_wr > device->max_srq_wr || attr->max_sge > device->max_sge)
+		return refuse(-EOPNOTSUPP, "type %u", attr->type);
+	if (!on_pd)
 		return -EINVAL;
+	if (attr->max_wr == 0 || attr->max_wr > device->max_srq_wr || attr->max_sge > device->max_sge)
+		return refuse(-EINVAL, "%u receives of %u elements", attr->max_wr, attr->max_sge);
 	r = object_new(attachment, OBJECT_SRQ,
 		(uint64_t)attr->max_wr * (RECV_BYTES + (uint64_t)attr->max_sge * SGE_BYTES), &made);
 	if (r < 0)

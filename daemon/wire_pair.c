@@ -102,7 +102,7 @@ static int charge_ends(struct wire *wire)
 		int r = charge_take(&end->charge, &end->process->domain->account, SLOT_WIRES, 1);
 
 		if (r < 0)
-			return refuse(r, "quota of wires, of uid %u", end->process->domain->key.uid);
+			return r;
 	}
 	return 0;
 }
