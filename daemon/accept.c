@@ -28,8 +28,8 @@
 #endif
 
 #define ACCEPT_BUDGET 8
-#define PAUSE_MS 100
-#define GROUPS_MAX 65536
+#define PAUSE_MS      100
+#define GROUPS_MAX    65536
 
 static void set_accepting(struct server *server, bool on)
 {
@@ -75,7 +75,8 @@ static bool may_connect(const struct server *server, int fd, const struct ucred 
 
 	if (server->private_daemon && (ucred->uid == geteuid() || ucred->uid == 0))
 		return true;
-	if (server->private_daemon && !server->config->connect_users.set && !server->config->connect_groups.set)
+	if (server->private_daemon && !server->config->connect_users.set &&
+		!server->config->connect_groups.set)
 		return false;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &n) < 0 && errno == ERANGE &&
 		n <= GROUPS_MAX * sizeof(gid_t))
@@ -97,12 +98,14 @@ static int refused(struct server *server, int error, const struct ucred *ucred, 
 
 	server->refused++;
 	if (log_limit_take(&limit, loop_now(), &dropped))
-		log_line(LOG_LEVEL_WARNING, MSG_CLIENT_REFUSED, "refused pid %d, uid %u: %s (and %u before)",
-			ucred ? (int)ucred->pid : 0, ucred ? ucred->uid : 0, why, dropped);
+		log_line(LOG_LEVEL_WARNING, MSG_CLIENT_REFUSED,
+			"refused pid %d, uid %u: %s (and %u before)", ucred ? (int)ucred->pid : 0,
+			ucred ? ucred->uid : 0, why, dropped);
 	return error;
 }
 
-static int check(struct server *server, const struct listener *listener, int fd, const struct ucred *ucred)
+static int check(
+	struct server *server, const struct listener *listener, int fd, const struct ucred *ucred)
 {
 	if (server->n_sessions >= server->config->max_connections)
 		return refused(server, -EAGAIN, ucred, "too many connections");
@@ -111,14 +114,16 @@ static int check(struct server *server, const struct listener *listener, int fd,
 		return 0;
 	if (!server->private_daemon && ucred->pid == 0)
 		return refused(server, -EACCES, ucred, "its pid is not visible here");
-	if (!server->private_daemon && (ucred->uid == (uid_t)-1 || (server->foreign_uids && ucred->uid == 65534)))
+	if (!server->private_daemon &&
+		(ucred->uid == (uid_t)-1 || (server->foreign_uids && ucred->uid == 65534)))
 		return refused(server, -EACCES, ucred, "its uid is not mapped here");
 	if (!may_connect(server, fd, ucred))
 		return refused(server, -EACCES, ucred, "[connect] does not admit it");
 	return 0;
 }
 
-int server_adopt(struct server *server, struct listener *listener, int fd, struct session **session)
+int server_adopt(
+	struct server *server, struct listener *listener, int fd, struct session **session)
 {
 	CLEANUP_CLOSE int owned = fd;
 	struct ucred ucred;
@@ -142,7 +147,8 @@ int server_adopt(struct server *server, struct listener *listener, int fd, struc
 	};
 	r = session_new(server, listener, fd_steal(&owned), pidfd, &cred, session);
 	if (r < 0)
-		return refused(server, r, &ucred, r == -EAGAIN ? "quota of sessions" : strerror(-r));
+		return refused(
+			server, r, &ucred, r == -EAGAIN ? "quota of sessions" : strerror(-r));
 	if (server->idle)
 		server->idle(server);
 	return 0;
@@ -169,7 +175,8 @@ static void incoming(void *data, unsigned ready)
 	for (unsigned i = 0; i < ACCEPT_BUDGET; i++) {
 		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+				      errno == ENOBUFS)) {
 			pause_accepting(server, strerror(errno));
 			return;
 		}
@@ -206,7 +213,9 @@ int server_listen(struct server *server, int fd, bool admin)
 		close(fd);
 		return -ENOSPC;
 	}
-	*listener = (struct listener){ .server = server, .fd = fd, .admin = admin, .watch = WATCH_NULL };
+	*listener = (struct listener){
+		.server = server, .fd = fd, .admin = admin, .watch = WATCH_NULL
+	};
 	/* Sessions inherit it: what a client sends before it is accepted must not bring fds either. */
 	socket_refuse_fds(fd);
 	/* It may have been made by somebody else. */

@@ -20,6 +20,7 @@ void server_unlisten(struct server *server);
  * Makes a session of a connected socket, which is taken over, as if it had come to @listener. A negative errno when
  * the client is refused. Also for tests.
  */
-int server_adopt(struct server *server, struct listener *listener, int fd, struct session **session);
+int server_adopt(
+	struct server *server, struct listener *listener, int fd, struct session **session);
 
 #endif

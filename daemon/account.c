@@ -13,6 +13,7 @@
 
 #define BIG (1ull << 62)
 
+/* clang-format off */
 const struct slot_info slot_info[SLOT_N] = {
 	/*			  key			errno	default		bound */
 	[SLOT_SESSIONS]	      = { "sessions",		EAGAIN,	8192,		1 << 20 },
@@ -33,9 +34,10 @@ const struct slot_info slot_info[SLOT_N] = {
 	[SLOT_QPNS]	      = { "qpns",		ENOSPC,	8u << 20,	1 << 24 },
 	[SLOT_EVENTS]	      = { "events",		ENOSPC,	16384,		1 << 24 },
 };
+/* clang-format on */
 
 void account_init(struct account *account, struct account *parent, const uint64_t *limit,
-		  void (*free)(struct account *account))
+	void (*free)(struct account *account))
 {
 	*account = (struct account){ .parent = account_ref(parent), .free = free, .refs = 1 };
 	account_set_limits(account, limit);
@@ -80,7 +82,8 @@ int charge_take(struct charge *charge, struct account *account, enum slot slot, 
 	}
 	for (struct account *a = account; a; a = a->parent)
 		a->used[slot] += amount;
-	*charge = (struct charge){ .account = account_ref(account), .slot = slot, .amount = amount };
+	*charge =
+		(struct charge){ .account = account_ref(account), .slot = slot, .amount = amount };
 	return 0;
 }
 

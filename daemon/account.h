@@ -31,9 +31,9 @@ enum slot {
 
 struct slot_info {
 	const char *name; /* the configuration's key as well */
-	int error;	  /* positive errno, as verbs users expect it */
-	uint64_t limit;	  /* by default, per uid */
-	uint64_t max;	  /* the configuration's bound */
+	int error;        /* positive errno, as verbs users expect it */
+	uint64_t limit;   /* by default, per uid */
+	uint64_t max;     /* the configuration's bound */
 };
 
 extern const struct slot_info slot_info[SLOT_N];
@@ -52,11 +52,14 @@ struct charge {
 	uint64_t amount;
 };
 
-#define CHARGE_NULL { .account = NULL }
+#define CHARGE_NULL                                                                               \
+	{                                                                                         \
+		.account = NULL                                                                   \
+	}
 
 /* One reference for the caller; @free is called when the last one goes. Limits are copied (SLOT_N of them). */
 void account_init(struct account *account, struct account *parent, const uint64_t *limit,
-		  void (*free)(struct account *account));
+	void (*free)(struct account *account));
 struct account *account_ref(struct account *account);
 struct account *account_unref(struct account *account);
 /* New limits hold for new charges; what is over them already stays. */

@@ -41,8 +41,8 @@ const struct object_class object_ah = {
 	.describe = ah_describe,
 };
 
-int ah_new(struct attachment *attachment, uint32_t pd, uint32_t port, uint32_t dlid, const uint8_t *gid,
-	   struct object **ah)
+int ah_new(struct attachment *attachment, uint32_t pd, uint32_t port, uint32_t dlid,
+	const uint8_t *gid, struct object **ah)
 {
 	struct object *on_pd = pd_get(attachment, pd);
 	struct object *made;

@@ -8,7 +8,7 @@
 #include "daemon/object.h"
 
 /* @gid may be NULL. -EINVAL: no such PD, no such port, no GID on Ethernet. */
-int ah_new(struct attachment *attachment, uint32_t pd, uint32_t port, uint32_t dlid, const uint8_t *gid,
-	   struct object **ah);
+int ah_new(struct attachment *attachment, uint32_t pd, uint32_t port, uint32_t dlid,
+	const uint8_t *gid, struct object **ah);
 
 #endif

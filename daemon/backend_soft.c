@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#define NODE_CA 1     /* IBV_NODE_CA */
+#define NODE_CA      1 /* IBV_NODE_CA */
 #define TRANSPORT_IB 0 /* IBV_TRANSPORT_IB */
 
 static int soft_open(struct device *device, struct device_attr *attr)

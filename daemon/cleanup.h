@@ -20,7 +20,7 @@ static inline void cleanup_free(void *pointer)
 }
 
 #define CLEANUP_CLOSE __attribute__((cleanup(cleanup_close)))
-#define CLEANUP_FREE __attribute__((cleanup(cleanup_free)))
+#define CLEANUP_FREE  __attribute__((cleanup(cleanup_free)))
 
 static inline int fd_steal(int *fd)
 {
@@ -30,11 +30,11 @@ static inline int fd_steal(int *fd)
 	return stolen;
 }
 
-#define PTR_STEAL(p)                        \
-	({                                  \
-		__typeof__(p) stolen_ = (p); \
-		(p) = NULL;                 \
-		stolen_;                    \
+#define PTR_STEAL(p)                                                                              \
+	({                                                                                        \
+		__typeof__(p) stolen_ = (p);                                                      \
+		(p) = NULL;                                                                       \
+		stolen_;                                                                          \
 	})
 
 #endif

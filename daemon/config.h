@@ -14,7 +14,7 @@
 #include "daemon/log.h"
 
 #define CONFIG_DEVICES_MAX 32
-#define CONFIG_NAME_MAX 63
+#define CONFIG_NAME_MAX    63
 
 enum link_layer {
 	LINK_INFINIBAND = 1, /* IBV_LINK_LAYER_* */
@@ -53,10 +53,10 @@ struct config {
 	unsigned n_users;
 	struct id_list connect_users, connect_groups;
 	enum log_level log_level;
-	uint32_t domain_share;	  /* per cent of a user's limits that one domain may have */
+	uint32_t domain_share;    /* per cent of a user's limits that one domain may have */
 	uint32_t max_connections; /* of all users together */
 	bool cma;
-	bool connect_any; /* QPs of different domains may connect */
+	bool connect_any;    /* QPs of different domains may connect */
 	uint32_t lane_slots; /* 0: by queue depth */
 };
 
@@ -74,6 +74,7 @@ bool config_admits(const struct config *config, uid_t uid, const gid_t *groups, 
  * Reads @path and the *.conf files of @path's folder's conf.d, in the order of their names. 0 and a new configuration, or a
  * negative errno with "file:line: reason" in @error. With @optional a missing @path is no error.
  */
-int config_read(const char *path, bool optional, struct config **config, char *error, unsigned size);
+int config_read(
+	const char *path, bool optional, struct config **config, char *error, unsigned size);
 
 #endif

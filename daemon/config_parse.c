@@ -22,7 +22,7 @@
 #include "daemon/options.h"
 
 #define LINE_MAX_BYTES 1024
-#define SEEN_MAX 512
+#define SEEN_MAX       512
 
 struct device_place {
 	char file[256];
@@ -34,8 +34,8 @@ struct parser {
 	const char *path;
 	unsigned line;
 	enum section section;
-	void *target;	   /* of the section's settings */
-	uint32_t *set;	   /* of [limits] */
+	void *target;  /* of the section's settings */
+	uint32_t *set; /* of [limits] */
 	uint64_t *limit;
 	bool devices_named; /* the default device is gone */
 	struct device_place places[CONFIG_DEVICES_MAX];
@@ -59,7 +59,8 @@ static const struct {
 	{ "connect", SECTION_CONNECT, -1 },
 };
 
-static int wrong(struct parser *parser, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int wrong(struct parser *parser, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 static int wrong(struct parser *parser, const char *format, ...)
 {
@@ -79,7 +80,8 @@ static int check_name(struct parser *parser, const char *name)
 
 	for (const char *p = name; *p; p++) {
 		if (!isalnum((unsigned char)*p) && !strchr("_-.", *p))
-			return wrong(parser, "'%s' is no name: letters, digits, '_', '-' and '.' only",
+			return wrong(parser,
+				"'%s' is no name: letters, digits, '_', '-' and '.' only",
 				log_escape(escaped, sizeof(escaped), name, strlen(name)));
 	}
 	if (strlen(name) > CONFIG_NAME_MAX)
@@ -358,18 +360,23 @@ static int check_devices(struct parser *parser)
 		parser->path = parser->places[i].file;
 		parser->line = parser->places[i].line;
 		for (unsigned j = 0; j < i; j++) {
-			const struct device_config *a = &config->devices[j], *b = &config->devices[i];
+			const struct device_config *a = &config->devices[j],
+						   *b = &config->devices[i];
 
 			if (a->guid == b->guid)
-				return wrong(parser, "device %s has the guid of device %s", b->name, a->name);
-			if (a->lid == b->lid && a->link_layer == LINK_INFINIBAND && b->link_layer == LINK_INFINIBAND)
-				return wrong(parser, "device %s has the lid of device %s", b->name, a->name);
+				return wrong(parser, "device %s has the guid of device %s",
+					b->name, a->name);
+			if (a->lid == b->lid && a->link_layer == LINK_INFINIBAND &&
+				b->link_layer == LINK_INFINIBAND)
+				return wrong(parser, "device %s has the lid of device %s", b->name,
+					a->name);
 		}
 	}
 	return 0;
 }
 
-int config_read(const char *path, bool optional, struct config **config, char *error, unsigned size)
+int config_read(
+	const char *path, bool optional, struct config **config, char *error, unsigned size)
 {
 	CLEANUP_FREE struct parser *parser = calloc(1, sizeof(*parser));
 	struct config *made = config_new();

@@ -51,7 +51,7 @@ static int attach(struct session *session, struct context *context, struct attac
 static void context_free(struct context *context)
 {
 	assert(list_empty(&context->attachments));
-	list_for_each_safe(pos, &context->pds) {
+	list_for_each_safe (pos, &context->pds) {
 		int r = object_destroy(container_of(pos, struct object, link));
 
 		assert(r == 0);
@@ -100,11 +100,12 @@ static unsigned nonce_differs(const uint8_t *a, const uint8_t *b)
 	return differs;
 }
 
-int context_attach(struct session *session, const uint8_t nonce[VSD_NONCE_SIZE], struct attachment **attachment)
+int context_attach(struct session *session, const uint8_t nonce[VSD_NONCE_SIZE],
+	struct attachment **attachment)
 {
 	struct context *found = NULL;
 
-	list_for_each(pos, &session->server->contexts) {
+	list_for_each (pos, &session->server->contexts) {
 		struct context *context = container_of(pos, struct context, link);
 
 		if (!nonce_differs(context->nonce, nonce))
@@ -130,9 +131,9 @@ void attachment_close(struct attachment *attachment)
 	struct server *server = attachment->context->server;
 
 	handle_remove(&attachment->session->attachments, attachment->id, OBJECT_CONTEXT);
-	list_for_each(pos, &attachment->objects[OBJECT_QP])
+	list_for_each (pos, &attachment->objects[OBJECT_QP])
 		qp_kill((struct qp *)container_of(pos, struct object, link));
-	list_for_each(pos, &attachment->leases[LEASE_KIND_QPN]) {
+	list_for_each (pos, &attachment->leases[LEASE_KIND_QPN]) {
 		struct lease *lease = container_of(pos, struct lease, link);
 
 		map_page_set(&server->map, lease->first, lease->count, 0);
@@ -152,7 +153,8 @@ static bool reap_objects(struct attachment *attachment, unsigned *budget)
 			if (*budget == 0)
 				return false;
 			--*budget;
-			r = object_destroy(container_of(attachment->objects[type].next, struct object, link));
+			r = object_destroy(
+				container_of(attachment->objects[type].next, struct object, link));
 			assert(r == 0);
 			(void)r;
 		}
@@ -168,7 +170,8 @@ bool attachment_reap(struct attachment *attachment, unsigned *budget)
 		return false;
 	for (unsigned kind = 0; kind <= LEASE_KIND_KEY; kind++) {
 		while (!list_empty(&attachment->leases[kind]))
-			lease_free(container_of(attachment->leases[kind].next, struct lease, link));
+			lease_free(
+				container_of(attachment->leases[kind].next, struct lease, link));
 	}
 	list_remove(&attachment->link_session);
 	list_remove(&attachment->link_context);

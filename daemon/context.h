@@ -45,7 +45,8 @@ struct attachment {
 /* Opens @device for @session. 0, or a negative errno. */
 int context_open(struct session *session, struct device *device, struct attachment **attachment);
 /* Attaches @session to the context with this nonce; compared in constant time. -EACCES when there is none. */
-int context_attach(struct session *session, const uint8_t nonce[VSD_NONCE_SIZE], struct attachment **attachment);
+int context_attach(struct session *session, const uint8_t nonce[VSD_NONCE_SIZE],
+	struct attachment **attachment);
 /* A sealed memfd with the nonce, a new one each time. */
 int context_capability(const struct context *context);
 

@@ -54,7 +54,8 @@ static bool cqe_ok(const struct attachment *attachment, uint32_t cqe)
 	return false;
 }
 
-int cq_new(struct attachment *attachment, uint32_t cqe, bool channel, uint32_t parent_domain, struct object **cq)
+int cq_new(struct attachment *attachment, uint32_t cqe, bool channel, uint32_t parent_domain,
+	struct object **cq)
 {
 	struct object *on = NULL, *made;
 	int r;
@@ -86,7 +87,8 @@ int cq_resize(struct attachment *attachment, uint32_t handle, uint32_t cqe)
 
 	if (!cq || !cqe_ok(attachment, cqe))
 		return -EINVAL;
-	r = charge_take(&charge, &attachment->domain->account, SLOT_QUEUE_BYTES, (uint64_t)cqe * CQE_BYTES);
+	r = charge_take(&charge, &attachment->domain->account, SLOT_QUEUE_BYTES,
+		(uint64_t)cqe * CQE_BYTES);
 	if (r < 0)
 		return r;
 	charge_release(&cq->bytes);

@@ -11,14 +11,16 @@
 #include <string.h>
 
 int device_new(const struct backend *backend, const struct device_config *config, uint32_t index,
-	       struct device **device)
+	struct device **device)
 {
 	struct device *made = calloc(1, sizeof(*made));
 	int r;
 
 	if (!made)
 		return -ENOMEM;
-	*made = (struct device){ .refs = 1, .index = index, .config = *config, .backend = backend };
+	*made = (struct device){
+		.refs = 1, .index = index, .config = *config, .backend = backend
+	};
 	list_init(&made->link);
 	r = backend->open(made, &made->attr);
 	if (r < 0) {

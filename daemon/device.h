@@ -26,7 +26,7 @@ struct device {
 };
 
 int device_new(const struct backend *backend, const struct device_config *config, uint32_t index,
-	       struct device **device);
+	struct device **device);
 struct device *device_ref(struct device *device);
 struct device *device_unref(struct device *device);
 

@@ -20,10 +20,11 @@
 #include "daemon/session.h"
 #include "proto/limits.h"
 
-#define NEW SESSION_NEW
-#define READY (SESSION_READY | SESSION_JOINED)
+#define NEW    SESSION_NEW
+#define READY  (SESSION_READY | SESSION_JOINED)
 #define JOINED SESSION_JOINED
 
+/* clang-format off */
 #define ROW(op, text, type, states, where, fds, fn) \
 	[VSD__OP__OP_##op] = { text, &vsd__##type##__descriptor, states, where, fds, fn }
 
@@ -60,6 +61,7 @@ static const struct method methods[] = {
 	ROW(RELOAD,		"reload",		empty,				READY,	METHOD_ADMIN,	0, op_reload),
 	ROW(DISCONNECT,		"disconnect",		disconnect_request,		READY,	METHOD_ADMIN,	0, op_disconnect),
 };
+/* clang-format on */
 
 const struct method *method_get(unsigned opcode)
 {
@@ -72,7 +74,8 @@ const struct method *method_get(unsigned opcode)
 int dispatch_refuse(struct session *session, const char *why)
 {
 	session->server->refused++;
-	session_log(session, LOG_LEVEL_WARNING, MSG_CLIENT_MISBEHAVED, "malformed: %s; disconnected", why);
+	session_log(session, LOG_LEVEL_WARNING, MSG_CLIENT_MISBEHAVED,
+		"malformed: %s; disconnected", why);
 	return -EBADMSG;
 }
 
@@ -88,7 +91,8 @@ static void answer(struct call *call, const struct frame_header *request, int st
 		.flags = FRAME_REPLY,
 		.status = -status,
 	};
-	int n = frame_pack(server->answer, sizeof(server->answer), &header, status == 0 ? call->reply : NULL);
+	int n = frame_pack(
+		server->answer, sizeof(server->answer), &header, status == 0 ? call->reply : NULL);
 
 	assert(n > 0);
 	if (call->on_events)
@@ -126,19 +130,21 @@ static int run(struct call *call, const struct method *method)
 	}
 	fdlist_deinit(&call->fds);
 	call->fds = (struct fdlist)FDLIST_NULL;
-	session_log(call->session, LOG_LEVEL_INFO, refuse_is_quota() ? MSG_CLIENT_QUOTA : NULL, "%s: %s%s%s",
-		method->name, strerror(-r), refuse_reason()[0] ? ": " : "", refuse_reason());
+	session_log(call->session, LOG_LEVEL_INFO, refuse_is_quota() ? MSG_CLIENT_QUOTA : NULL,
+		"%s: %s%s%s", method->name, strerror(-r), refuse_reason()[0] ? ": " : "",
+		refuse_reason());
 	return r;
 }
 
 static const char *malformed(const struct session *session, const void *frame, size_t length,
-			     struct frame_header *header)
+	struct frame_header *header)
 {
 	if (frame_parse(frame, length, header) < 0)
 		return "no frame of this protocol";
 	if (header->flags != 0 || header->fds != 0 || header->status != 0)
 		return "not a request";
-	if (session->state != SESSION_NEW && (header->version < VSD_VERSION_MIN || header->version > VSD_VERSION_MAX))
+	if (session->state != SESSION_NEW &&
+		(header->version < VSD_VERSION_MIN || header->version > VSD_VERSION_MAX))
 		return "version that was not agreed on";
 	if (!method_get(header->opcode))
 		return "unknown opcode";
@@ -147,9 +153,10 @@ static const char *malformed(const struct session *session, const void *frame, s
 
 static int dispatch_from(struct session *session, const void *frame, size_t length, bool on_events)
 {
-	struct call call = {
-		.server = session->server, .session = session, .fds = FDLIST_NULL, .on_events = on_events
-	};
+	struct call call = { .server = session->server,
+		.session = session,
+		.fds = FDLIST_NULL,
+		.on_events = on_events };
 	struct scratch *scratch = &session->server->scratch;
 	const struct method *method;
 	struct frame_header header;
@@ -165,19 +172,21 @@ static int dispatch_from(struct session *session, const void *frame, size_t leng
 		return dispatch_refuse(session, "not for the event socket");
 	refuse_clear();
 	scratch_reset(scratch);
-	r = frame_unpack(&scratch->request, method->request, (const uint8_t *)frame + sizeof(header), header.length,
-		&request);
+	r = frame_unpack(&scratch->request, method->request,
+		(const uint8_t *)frame + sizeof(header), header.length, &request);
 	if (r < 0)
-		return dispatch_refuse(session, r == -E2BIG ? "too many parts" : "body of another type");
+		return dispatch_refuse(
+			session, r == -E2BIG ? "too many parts" : "body of another type");
 	r = check(session, method);
 	if (r > 0)
-		return dispatch_refuse(session, session->state == SESSION_NEW ? "no HELLO" : "second HELLO");
+		return dispatch_refuse(
+			session, session->state == SESSION_NEW ? "no HELLO" : "second HELLO");
 	call.request = request;
 	if (r == 0)
 		r = run(&call, method);
 	else
-		session_log(session, LOG_LEVEL_INFO, NULL, "%s: %s: %s", method->name, strerror(-r),
-			refuse_reason());
+		session_log(session, LOG_LEVEL_INFO, NULL, "%s: %s: %s", method->name,
+			strerror(-r), refuse_reason());
 	if (session->process)
 		process_flush(session->process);
 	answer(&call, &header, r);

@@ -23,10 +23,10 @@ struct call {
 	struct server *server;
 	struct session *session;
 	const ProtobufCMessage *request; /* of the method's type */
-	const ProtobufCMessage *reply;	 /* NULL: an empty body */
-	struct fdlist fds;		 /* of the answer */
-	bool end;			 /* end the session after the answer */
-	bool on_events;			 /* it came on the event socket and is answered there */
+	const ProtobufCMessage *reply;   /* NULL: an empty body */
+	struct fdlist fds;               /* of the answer */
+	bool end;                        /* end the session after the answer */
+	bool on_events;                  /* it came on the event socket and is answered there */
 };
 
 /* 0 and the answer in @call, or a negative errno (with refuse() saying why). */
@@ -35,7 +35,8 @@ typedef int op_fn(struct call *call);
 enum {
 	METHOD_ADMIN = 1, /* only on the admin socket */
 	METHOD_BOTH = 2,  /* on both sockets; without either: only on the other one */
-	METHOD_EVENTS = 4, /* on the event socket as well: what the client's progress thread asks */
+	METHOD_EVENTS =
+		4, /* on the event socket as well: what the client's progress thread asks */
 };
 
 struct method {

@@ -36,7 +36,7 @@ static struct user *user_get(struct domains *domains, const struct config *confi
 	uint64_t limit[SLOT_N];
 	struct user *user;
 
-	list_for_each(pos, &domains->users) {
+	list_for_each (pos, &domains->users) {
 		user = container_of(pos, struct user, link);
 		if (user->uid == uid) {
 			account_ref(&user->account);
@@ -57,12 +57,14 @@ static void share(const struct config *config, uid_t uid, uint64_t *limit)
 {
 	config_limits(config, uid, limit);
 	for (unsigned i = 0; i < SLOT_N; i++)
-		limit[i] = limit[i] / 100 * config->domain_share + limit[i] % 100 * config->domain_share / 100;
+		limit[i] = limit[i] / 100 * config->domain_share +
+			   limit[i] % 100 * config->domain_share / 100;
 }
 
 static bool key_equal(const struct domain_key *a, const struct domain_key *b)
 {
-	return a->listener == b->listener && a->uid == b->uid && a->pidns == b->pidns && a->alone == b->alone;
+	return a->listener == b->listener && a->uid == b->uid && a->pidns == b->pidns &&
+	       a->alone == b->alone;
 }
 
 static struct log_limit *log_limit_get(struct domains *domains, const struct domain_key *key)
@@ -74,13 +76,13 @@ static struct log_limit *log_limit_get(struct domains *domains, const struct dom
 }
 
 int domain_get(struct domains *domains, const struct config *config, const struct domain_key *key,
-	       struct domain **domain)
+	struct domain **domain)
 {
 	uint64_t limit[SLOT_N];
 	struct domain *made;
 	struct user *user;
 
-	list_for_each(pos, &domains->domains) {
+	list_for_each (pos, &domains->domains) {
 		made = container_of(pos, struct domain, link);
 		if (key_equal(&made->key, key)) {
 			*domain = domain_ref(made);
@@ -122,13 +124,13 @@ void domains_set_limits(struct domains *domains, const struct config *config)
 {
 	uint64_t limit[SLOT_N];
 
-	list_for_each(pos, &domains->users) {
+	list_for_each (pos, &domains->users) {
 		struct user *user = container_of(pos, struct user, link);
 
 		config_limits(config, user->uid, limit);
 		account_set_limits(&user->account, limit);
 	}
-	list_for_each(pos, &domains->domains) {
+	list_for_each (pos, &domains->domains) {
 		struct domain *domain = container_of(pos, struct domain, link);
 
 		share(config, domain->key.uid, limit);

@@ -46,7 +46,7 @@ struct domains {
 void domains_init(struct domains *domains);
 /* The domain of @key, made when it is not there; a reference for the caller. 0 or -ENOMEM. */
 int domain_get(struct domains *domains, const struct config *config, const struct domain_key *key,
-	       struct domain **domain);
+	struct domain **domain);
 struct domain *domain_ref(struct domain *domain);
 struct domain *domain_unref(struct domain *domain);
 /* After a reload. */

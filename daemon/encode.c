@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+/* clang-format off */
 /* Optional numbers: where each stands on both sides. */
 #define FIELD32(bit, name)                                                              \
 	{ bit, offsetof(struct item, name), offsetof(Vsd__Item, has_##name), offsetof(Vsd__Item, name), false }
@@ -25,6 +26,7 @@ static const struct {
 	FIELD32(ITEM_PEER_PID, peer_pid), FIELD32(ITEM_PEER_NUMBER, peer_number),
 	FIELD32(ITEM_USERS, users),	FIELD32(ITEM_GID, gid),
 };
+/* clang-format on */
 
 static void encode_numbers(Vsd__Item *out, const struct item *item)
 {
@@ -42,7 +44,8 @@ static void encode_numbers(Vsd__Item *out, const struct item *item)
 	}
 }
 
-Vsd__Item *encode_item(struct scratch *scratch, const struct item *item, const struct stats_who *who)
+Vsd__Item *encode_item(
+	struct scratch *scratch, const struct item *item, const struct stats_who *who)
 {
 	Vsd__Item *out = scratch_alloc(scratch, sizeof(*out));
 

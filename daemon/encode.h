@@ -13,7 +13,8 @@
 struct process;
 
 /* NULL when @scratch is full. Strings are copied. */
-Vsd__Item *encode_item(struct scratch *scratch, const struct item *item, const struct stats_who *who);
+Vsd__Item *encode_item(
+	struct scratch *scratch, const struct item *item, const struct stats_who *who);
 /* Adds the counters of @process; false when @scratch is full. */
 bool encode_counters(struct scratch *scratch, Vsd__Item *item, const struct process *process);
 

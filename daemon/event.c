@@ -18,7 +18,8 @@
 #include "proto/sock.h"
 #include "proto/verbsd.pb-c.h"
 
-static int send_event(struct process *process, unsigned opcode, const ProtobufCMessage *msg, const struct fdlist *fds)
+static int send_event(struct process *process, unsigned opcode, const ProtobufCMessage *msg,
+	const struct fdlist *fds)
 {
 	struct frame_header header = {
 		.magic = FRAME_MAGIC,
@@ -35,7 +36,8 @@ static int send_event(struct process *process, unsigned opcode, const ProtobufCM
 	return sock_send(process->events, buf, (size_t)n, fds, false);
 }
 
-static int segment_fds(const struct segment *segment, const struct process *peer, struct fdlist *fds)
+static int segment_fds(
+	const struct segment *segment, const struct process *peer, struct fdlist *fds)
 {
 	int kick, r;
 
@@ -53,7 +55,8 @@ static int segment_fds(const struct segment *segment, const struct process *peer
 	return r;
 }
 
-static int send_segment(struct process *process, const struct notice *notice, const struct segment *segment)
+static int send_segment(
+	struct process *process, const struct notice *notice, const struct segment *segment)
 {
 	const struct process *peer = segment->pair->sides[!notice->side].process;
 	Vsd__EvSegment event = VSD__EV_SEGMENT__INIT;
@@ -73,7 +76,8 @@ static int send_segment(struct process *process, const struct notice *notice, co
 	return r;
 }
 
-static int send_peer_gone(struct process *process, const struct notice *notice, const struct segment *segment)
+static int send_peer_gone(
+	struct process *process, const struct notice *notice, const struct segment *segment)
 {
 	Vsd__EvPeerGone event = VSD__EV_PEER_GONE__INIT;
 
@@ -103,7 +107,8 @@ static int send_wire(struct process *process, const struct notice *notice, const
 	return send_event(process, VSD__OP__EV_WIRE, &event.base, NULL);
 }
 
-static int send_wire_gone(struct process *process, const struct notice *notice, const struct wire *wire)
+static int send_wire_gone(
+	struct process *process, const struct notice *notice, const struct wire *wire)
 {
 	Vsd__EvWireGone event = VSD__EV_WIRE_GONE__INIT;
 

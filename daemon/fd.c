@@ -104,7 +104,8 @@ int memfd_const(const char *name, const void *bytes, size_t n)
 	if (fd < 0)
 		return fd;
 	if (fchmod(fd, 0600) < 0 || pwrite(fd, bytes, n, 0) != (ssize_t)n ||
-		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) <
+			0)
 		return errno ? -errno : -EIO;
 	return fd_reopen(fd, O_RDONLY);
 }

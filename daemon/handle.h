@@ -11,22 +11,25 @@
 #define HANDLE_REST 1024u
 
 struct handle_slot {
-	void *object; /* NULL: free */
+	void *object;  /* NULL: free */
 	uint32_t next; /* of a free one */
 	uint32_t type;
 };
 
 struct handle_table {
 	struct handle_slot *slots; /* slot i has handle i + 1 */
-	uint32_t size;		   /* allocated */
-	uint32_t used;		   /* ever given */
-	uint32_t count;		   /* in use now */
+	uint32_t size;             /* allocated */
+	uint32_t used;             /* ever given */
+	uint32_t count;            /* in use now */
 	uint32_t oldest, newest;   /* free ones, first in, first out; handles, 0: none */
 	uint32_t resting;
 	uint32_t max;
 };
 
-#define HANDLE_TABLE_NULL(limit) { .max = (limit) }
+#define HANDLE_TABLE_NULL(limit)                                                                  \
+	{                                                                                         \
+		.max = (limit)                                                                    \
+	}
 
 void handle_table_init(struct handle_table *table, uint32_t max);
 /* The table must be empty. */

@@ -38,7 +38,8 @@ struct item {
 	uint32_t access, depth, peer_pid, peer_number, users;
 };
 
-static inline void item_set_ref(struct item *item, uint32_t *field, enum item_field bit, const struct object *to)
+static inline void item_set_ref(
+	struct item *item, uint32_t *field, enum item_field bit, const struct object *to)
 {
 	if (to) {
 		*field = to->handle;

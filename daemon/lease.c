@@ -15,7 +15,9 @@
 
 int lease_pool_init(struct lease_pool *pool, enum slot slot, unsigned shift)
 {
-	*pool = (struct lease_pool){ .slot = slot, .shift = shift, .units = 1u << (SPACE_BITS - shift), .fresh = 1 };
+	*pool = (struct lease_pool){
+		.slot = slot, .shift = shift, .units = 1u << (SPACE_BITS - shift), .fresh = 1
+	};
 	pool->freed = calloc(pool->units, sizeof(*pool->freed));
 	return pool->freed ? 0 : -ENOMEM;
 }
@@ -82,7 +84,7 @@ static uint32_t leased(const struct list *leases, unsigned *n)
 	uint32_t sum = 0;
 
 	*n = 0;
-	list_for_each(pos, leases) {
+	list_for_each (pos, leases) {
 		sum += container_of(pos, struct lease, link)->count;
 		++*n;
 	}
@@ -98,8 +100,8 @@ static uint32_t units_for(const struct lease_pool *pool, uint32_t numbers)
 	return units;
 }
 
-int lease_new(struct lease_pool *pool, struct account *account, struct list *leases, uint32_t wanted,
-	      struct lease **lease)
+int lease_new(struct lease_pool *pool, struct account *account, struct list *leases,
+	uint32_t wanted, struct lease **lease)
 {
 	struct lease *made;
 	uint32_t units, unit, have;
@@ -114,7 +116,8 @@ int lease_new(struct lease_pool *pool, struct account *account, struct list *lea
 		return -ENOMEM;
 	units = units_for(pool, wanted > have ? wanted : have);
 	for (;;) {
-		r = charge_take(&made->charge, account, pool->slot, (uint64_t)units << pool->shift);
+		r = charge_take(
+			&made->charge, account, pool->slot, (uint64_t)units << pool->shift);
 		if (r == 0) {
 			r = lease_pool_take(pool, units, &unit);
 			if (r == 0)
@@ -140,7 +143,8 @@ struct lease *lease_free(struct lease *lease)
 	if (!lease)
 		return NULL;
 	list_remove(&lease->link);
-	lease_pool_give(lease->pool, lease->first >> lease->pool->shift, lease->count >> lease->pool->shift);
+	lease_pool_give(lease->pool, lease->first >> lease->pool->shift,
+		lease->count >> lease->pool->shift);
 	charge_release(&lease->charge);
 	free(lease->taken);
 	free(lease);
@@ -149,7 +153,7 @@ struct lease *lease_free(struct lease *lease)
 
 static struct lease *lease_find(struct list *leases, uint32_t number)
 {
-	list_for_each(pos, leases) {
+	list_for_each (pos, leases) {
 		struct lease *lease = container_of(pos, struct lease, link);
 
 		if (number >= lease->first && number - lease->first < lease->count)

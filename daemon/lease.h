@@ -22,11 +22,11 @@ enum lease_kind {
 
 /* A space of 2^24 numbers in units. Unit 0 is never given (QPN 0 and 1, key index 0). */
 struct lease_pool {
-	enum slot slot;	 /* what it is charged as */
-	unsigned shift;	 /* numbers of a unit, as a power of two */
+	enum slot slot; /* what it is charged as */
+	unsigned shift; /* numbers of a unit, as a power of two */
 	uint32_t units;
-	uint32_t fresh;	 /* units from here on were never given */
-	uint32_t stamp;	 /* grows with each range that is freed */
+	uint32_t fresh;  /* units from here on were never given */
+	uint32_t stamp;  /* grows with each range that is freed */
 	uint32_t *freed; /* stamp when a unit was freed; LEASE_UNIT_USED: in use; 0: never given */
 };
 
@@ -50,8 +50,8 @@ void lease_pool_give(struct lease_pool *pool, uint32_t unit, uint32_t units);
  * A range of at least @wanted numbers, and of as many as @leases (the attachment's) has already; less when the space or the
  * account do not allow it, but never less than a unit. 0, -ENOSPC, -ENOMEM.
  */
-int lease_new(struct lease_pool *pool, struct account *account, struct list *leases, uint32_t wanted,
-	      struct lease **lease);
+int lease_new(struct lease_pool *pool, struct account *account, struct list *leases,
+	uint32_t wanted, struct lease **lease);
 struct lease *lease_free(struct lease *lease);
 
 /* Takes @number for an object: 0, -EINVAL when it is in no range of @leases, -EEXIST when an object has it. */

@@ -13,17 +13,21 @@ struct list {
 	struct list *next, *prev;
 };
 
-#define LIST_NULL(l) { .next = &(l), .prev = &(l) }
+#define LIST_NULL(l)                                                                              \
+	{                                                                                         \
+		.next = &(l), .prev = &(l)                                                        \
+	}
 
-#define container_of(pointer, type, member) \
-	((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+#define container_of(pointer, type, member)                                                       \
+	((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
-#define list_for_each(pos, head) for (struct list *pos = (head)->next; pos != (head); pos = pos->next)
+#define list_for_each(pos, head)                                                                  \
+	for (struct list *pos = (head)->next; pos != (head); pos = pos->next)
 
 /* @pos may be removed meanwhile, nothing else. */
 #define list_for_each_safe(pos, head)                                                             \
 	for (struct list *pos = (head)->next, *pos##_next = pos->next; pos != (head);             \
-	     pos = pos##_next, pos##_next = pos->next)
+		pos = pos##_next, pos##_next = pos->next)
 
 static inline void list_init(struct list *list)
 {

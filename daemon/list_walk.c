@@ -41,7 +41,9 @@ static void item_begin(const struct session *session, enum object_type type, str
 void item_of_client(const struct session *session, struct item *item)
 {
 	item_begin(session, OBJECT_CLIENT, item);
-	item->state = session->state == SESSION_NEW ? "new" : session->state == SESSION_READY ? "ready" : "joined";
+	item->state = session->state == SESSION_NEW     ? "new"
+		      : session->state == SESSION_READY ? "ready"
+							: "joined";
 	item->users = session->attachments.count;
 	item->has |= ITEM_USERS;
 	if (session->process) {
@@ -50,7 +52,8 @@ void item_of_client(const struct session *session, struct item *item)
 	}
 }
 
-void item_of_object(const struct session *session, uint32_t context, const struct object *object, struct item *item)
+void item_of_object(const struct session *session, uint32_t context, const struct object *object,
+	struct item *item)
 {
 	item_begin(session, object->type, item);
 	item->context = context;
@@ -59,7 +62,8 @@ void item_of_object(const struct session *session, uint32_t context, const struc
 	object_class(object->type)->describe(object, item);
 }
 
-static void item_of_context(const struct session *session, const struct attachment *attachment, struct item *item)
+static void item_of_context(
+	const struct session *session, const struct attachment *attachment, struct item *item)
 {
 	const struct context *context = attachment->context;
 
@@ -71,9 +75,12 @@ static void item_of_context(const struct session *session, const struct attachme
 	item->has |= ITEM_USERS;
 }
 
-static void item_of_wire(const struct session *session, const struct wire *wire, unsigned side, struct item *item)
+static void item_of_wire(
+	const struct session *session, const struct wire *wire, unsigned side, struct item *item)
 {
-	static const char *const kinds[] = { [WIRE_RC] = "RC", [WIRE_UC] = "UC", [WIRE_DGRAM] = "DGRAM" };
+	static const char *const kinds[] = {
+		[WIRE_RC] = "RC", [WIRE_UC] = "UC", [WIRE_DGRAM] = "DGRAM"
+	};
 	const struct wire_end *end = &wire->ends[side], *other = &wire->ends[!side];
 
 	item_begin(session, OBJECT_WIRE, item);
@@ -98,9 +105,11 @@ static bool belongs(const struct object *object, const struct attachment *attach
 
 	if (object->owner)
 		return object->owner == attachment;
-	first = container_of(attachment->context->attachments.next, struct attachment, link_context);
-	list_for_each(pos, &attachment->context->attachments) {
-		const struct session *session = container_of(pos, struct attachment, link_context)->session;
+	first = container_of(
+		attachment->context->attachments.next, struct attachment, link_context);
+	list_for_each (pos, &attachment->context->attachments) {
+		const struct session *session =
+			container_of(pos, struct attachment, link_context)->session;
 
 		if (session && session->id == object->session)
 			maker_there = true;
@@ -247,7 +256,7 @@ static int next_in_session(struct walk *walk, struct item *item)
 
 static const struct session *session_from(const struct server *server, uint64_t id)
 {
-	list_for_each(pos, &server->sessions) {
+	list_for_each (pos, &server->sessions) {
 		const struct session *session = container_of(pos, struct session, link);
 
 		if (session->id >= id)
@@ -262,8 +271,10 @@ int walk_next(struct walk *walk, struct item *item)
 	const struct session *session = session_from(server, walk->at.session);
 	int r;
 
-	for (; session; session = session->link.next == &server->sessions ?
-			       NULL : container_of(session->link.next, struct session, link)) {
+	for (; session;
+		session = session->link.next == &server->sessions
+				  ? NULL
+				  : container_of(session->link.next, struct session, link)) {
 		if (session->id != walk->at.session)
 			walk->at = (struct cursor){ .session = session->id };
 		walk->session = session;

@@ -32,10 +32,10 @@ struct cursor {
 
 struct walk {
 	const struct session *viewer;
-	bool all; /* every domain */
+	bool all;              /* every domain */
 	enum object_type type; /* 0: every type */
 	struct cursor at;
-	unsigned budget; /* places looked at, counted down; the page ends at 0 */
+	unsigned budget;               /* places looked at, counted down; the page ends at 0 */
 	const struct session *session; /* of the item that was found */
 };
 
@@ -50,6 +50,7 @@ int walk_next(struct walk *walk, struct item *item);
 void walk_skip(struct walk *walk);
 
 void item_of_client(const struct session *session, struct item *item);
-void item_of_object(const struct session *session, uint32_t context, const struct object *object, struct item *item);
+void item_of_object(const struct session *session, uint32_t context, const struct object *object,
+	struct item *item);
 
 #endif

@@ -20,7 +20,7 @@ enum log_level {
 };
 
 #define LOG_LIMIT_LINES 10
-#define LOG_LIMIT_MS 60000
+#define LOG_LIMIT_MS    60000
 
 struct log_limit {
 	uint64_t since; /* start of the minute that is counted, 0: none */
@@ -35,7 +35,8 @@ void log_set_sink(log_sink_fn *sink);
 /* "error", "warning", "info", "debug". 0 or -EINVAL. */
 int log_level_parse(const char *text, enum log_level *level);
 
-void log_line(enum log_level level, const char *id, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void log_line(enum log_level level, const char *id, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 void log_vline(enum log_level level, const char *id, const char *format, va_list args)
 	__attribute__((format(printf, 3, 0)));
 
@@ -45,9 +46,9 @@ int log_limit_take(struct log_limit *limit, uint64_t now, unsigned *dropped);
 /* Writes @n bytes into @buf as printable ASCII, others as \xNN, cut to @size. Returns @buf. */
 const char *log_escape(char *buf, size_t size, const void *bytes, size_t n);
 
-#define log_error(...) log_line(LOG_LEVEL_ERROR, NULL, __VA_ARGS__)
+#define log_error(...)   log_line(LOG_LEVEL_ERROR, NULL, __VA_ARGS__)
 #define log_warning(...) log_line(LOG_LEVEL_WARNING, NULL, __VA_ARGS__)
-#define log_info(...) log_line(LOG_LEVEL_INFO, NULL, __VA_ARGS__)
-#define log_debug(...) log_line(LOG_LEVEL_DEBUG, NULL, __VA_ARGS__)
+#define log_info(...)    log_line(LOG_LEVEL_INFO, NULL, __VA_ARGS__)
+#define log_debug(...)   log_line(LOG_LEVEL_DEBUG, NULL, __VA_ARGS__)
 
 #endif

@@ -66,7 +66,8 @@ int loop_run(struct loop *loop)
 
 int loop_turn(struct loop *loop, bool wait)
 {
-	return event_base_loop(loop->base, EVLOOP_ONCE | (wait ? 0 : EVLOOP_NONBLOCK)) < 0 ? -EIO : 0;
+	return event_base_loop(loop->base, EVLOOP_ONCE | (wait ? 0 : EVLOOP_NONBLOCK)) < 0 ? -EIO
+											   : 0;
 }
 
 void loop_quit(struct loop *loop)
@@ -83,7 +84,8 @@ static void watch_ready(evutil_socket_t fd, short what, void *data)
 	watch->fn(watch->data, ready);
 }
 
-int watch_init(struct watch *watch, struct loop *loop, int fd, void (*fn)(void *data, unsigned ready), void *data)
+int watch_init(struct watch *watch, struct loop *loop, int fd,
+	void (*fn)(void *data, unsigned ready), void *data)
 {
 	*watch = (struct watch){ .loop = loop, .fn = fn, .data = data, .fd = fd };
 	watch->event = event_new(loop->base, fd, EV_PERSIST, watch_ready, watch);
@@ -104,7 +106,8 @@ int watch_set(struct watch *watch, unsigned mask)
 	watch->mask = 0;
 	if (!mask)
 		return 0;
-	if (event_assign(watch->event, watch->loop->base, watch->fd, what, watch_ready, watch) < 0 ||
+	if (event_assign(watch->event, watch->loop->base, watch->fd, what, watch_ready, watch) <
+			0 ||
 		event_add(watch->event, NULL) < 0)
 		return -ENOMEM;
 	watch->mask = mask;
@@ -139,7 +142,8 @@ int timer_init(struct timer *timer, struct loop *loop, void (*fn)(void *data), v
 
 void timer_set(struct timer *timer, uint64_t ms)
 {
-	struct timeval tv = { .tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000) };
+	struct timeval tv = { .tv_sec = (time_t)(ms / 1000),
+		.tv_usec = (suseconds_t)(ms % 1000 * 1000) };
 
 	evtimer_add(timer->event, &tv);
 }
@@ -172,7 +176,8 @@ static void signal_ready(evutil_socket_t fd, short what, void *data)
 	sig->fn(sig->data);
 }
 
-int loop_signal_init(struct loop_signal *sig, struct loop *loop, int number, void (*fn)(void *data), void *data)
+int loop_signal_init(
+	struct loop_signal *sig, struct loop *loop, int number, void (*fn)(void *data), void *data)
 {
 	sig->fn = fn;
 	sig->data = data;

@@ -38,8 +38,14 @@ struct loop_signal {
 	void *data;
 };
 
-#define WATCH_NULL { .fd = -1 }
-#define TIMER_NULL { .event = NULL }
+#define WATCH_NULL                                                                                \
+	{                                                                                         \
+		.fd = -1                                                                          \
+	}
+#define TIMER_NULL                                                                                \
+	{                                                                                         \
+		.event = NULL                                                                     \
+	}
 
 int loop_new(struct loop **loop);
 struct loop *loop_free(struct loop *loop);
@@ -53,7 +59,8 @@ void loop_quit(struct loop *loop);
 uint64_t loop_now(void);
 void loop_set_clock(uint64_t (*clock)(void));
 
-int watch_init(struct watch *watch, struct loop *loop, int fd, void (*fn)(void *data, unsigned ready), void *data);
+int watch_init(struct watch *watch, struct loop *loop, int fd,
+	void (*fn)(void *data, unsigned ready), void *data);
 int watch_set(struct watch *watch, unsigned mask);
 void watch_deinit(struct watch *watch);
 
@@ -64,7 +71,8 @@ void timer_cancel(struct timer *timer);
 bool timer_pending(const struct timer *timer);
 void timer_deinit(struct timer *timer);
 
-int loop_signal_init(struct loop_signal *sig, struct loop *loop, int number, void (*fn)(void *data), void *data);
+int loop_signal_init(struct loop_signal *sig, struct loop *loop, int number,
+	void (*fn)(void *data), void *data);
 void loop_signal_deinit(struct loop_signal *sig);
 
 #endif

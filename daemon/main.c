@@ -99,7 +99,8 @@ static int parse(int argc, char **argv, struct arguments *arguments)
 		else if (c == HELP)
 			return fputs(usage, stdout) < 0;
 		else
-			return c == LEVEL ? fprintf(stderr, "verbsd: no log level '%s'\n", optarg), 2 : 2;
+			return c == LEVEL ? fprintf(stderr, "verbsd: no log level '%s'\n", optarg),
+			       2          : 2;
 	}
 	if (optind < argc) {
 		fprintf(stderr, "verbsd: what is '%s'?\n", argv[optind]);
@@ -108,9 +109,11 @@ static int parse(int argc, char **argv, struct arguments *arguments)
 	return -1;
 }
 
-static int read_config(const struct arguments *arguments, struct config **config, char *error, unsigned size)
+static int read_config(
+	const struct arguments *arguments, struct config **config, char *error, unsigned size)
 {
-	int r = config_read(config_path(arguments), config_is_optional(arguments), config, error, size);
+	int r = config_read(
+		config_path(arguments), config_is_optional(arguments), config, error, size);
 
 	if (r == 0 && arguments->log_level >= 0)
 		(*config)->log_level = (enum log_level)arguments->log_level;
@@ -128,7 +131,8 @@ static int reload(struct server *server, char *error, unsigned size)
 	if (r == 0)
 		r = server_configure(server, config, error, size);
 	if (r < 0)
-		log_line(LOG_LEVEL_ERROR, MSG_CONFIG_REFUSED, "reload refused, the old configuration holds: %s", error);
+		log_line(LOG_LEVEL_ERROR, MSG_CONFIG_REFUSED,
+			"reload refused, the old configuration holds: %s", error);
 	else
 		log_line(LOG_LEVEL_INFO, MSG_CONFIG_APPLIED, "configuration applied");
 	notify_ready(r < 0 ? "the last reload was refused" : "running");
@@ -187,7 +191,8 @@ static int listen_all(struct daemon *daemon)
 {
 	const struct arguments *arguments = &daemon->arguments;
 	struct server *server = daemon->server;
-	bool open_to_others = server->config->connect_users.set || server->config->connect_groups.set;
+	bool open_to_others =
+		server->config->connect_users.set || server->config->connect_groups.set;
 	int r = 0;
 
 	server->private_daemon = arguments->socket != NULL;
@@ -220,7 +225,8 @@ static int start(struct daemon *daemon, struct config *config)
 	server->reload = reload;
 	server->reload_data = daemon;
 	server->idle = status;
-	snprintf(server->config_path, sizeof(server->config_path), "%s", config_path(&daemon->arguments));
+	snprintf(server->config_path, sizeof(server->config_path), "%s",
+		config_path(&daemon->arguments));
 	r = listen_all(daemon);
 	if (r == 0)
 		r = worker_new(&daemon->worker);
@@ -262,7 +268,8 @@ static void ready(struct daemon *daemon)
 	if (notify_watchdog_period())
 		timer_set(&daemon->watchdog, 0);
 	if (!daemon->arguments.socket && geteuid() == 0)
-		log_warning("running as root: memory that is handed out read-only is not safe from clients that are root");
+		log_warning("running as root: memory that is handed out read-only is not safe "
+			    "from clients that are root");
 	log_line(LOG_LEVEL_INFO, MSG_READY, "version " PACKAGE_VERSION " at %s, %u devices",
 		daemon->server->socket_path, daemon->server->config->n_devices);
 	notify_ready("running");

@@ -14,7 +14,10 @@ struct map_page {
 	int fd; /* read-only */
 };
 
-#define MAP_PAGE_NULL { .fd = -1 }
+#define MAP_PAGE_NULL                                                                             \
+	{                                                                                         \
+		.fd = -1                                                                          \
+	}
 
 int map_page_init(struct map_page *page);
 void map_page_deinit(struct map_page *page);

@@ -15,11 +15,11 @@
 enum { REF_PD, REFS };
 
 /* enum ibv_access_flags */
-#define ACCESS_LOCAL_WRITE (1u << 0)
-#define ACCESS_REMOTE_WRITE (1u << 1)
+#define ACCESS_LOCAL_WRITE   (1u << 0)
+#define ACCESS_REMOTE_WRITE  (1u << 1)
 #define ACCESS_REMOTE_ATOMIC (1u << 3)
-#define ACCESS_KNOWN 0x3ffu
-#define ACCESS_OPTIONAL 0x3ff00000u
+#define ACCESS_KNOWN         0x3ffu
+#define ACCESS_OPTIONAL      0x3ff00000u
 
 struct mr {
 	struct object object;
@@ -69,17 +69,20 @@ static int check(const struct context *context, const struct mr_attr *attr)
 
 	if (attr->access & ~(ACCESS_KNOWN | ACCESS_OPTIONAL))
 		return refuse(-EINVAL, "access flags 0x%x", attr->access);
-	if (attr->access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC) && !(attr->access & ACCESS_LOCAL_WRITE))
+	if (attr->access & (ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC) &&
+		!(attr->access & ACCESS_LOCAL_WRITE))
 		return refuse(-EINVAL, "remote write without local write");
 	if (whole)
 		return 0;
-	if (attr->length > context->device->attr.max_mr_size || attr->addr + attr->length < attr->addr)
+	if (attr->length > context->device->attr.max_mr_size ||
+		attr->addr + attr->length < attr->addr)
 		return refuse(-EINVAL, "0x%llx bytes at 0x%llx", (unsigned long long)attr->length,
 			(unsigned long long)attr->addr);
 	return 0;
 }
 
-int mr_new(struct attachment *attachment, uint32_t pd, uint32_t key, const struct mr_attr *attr, struct object **mr)
+int mr_new(struct attachment *attachment, uint32_t pd, uint32_t key, const struct mr_attr *attr,
+	struct object **mr)
 {
 	struct object *on_pd = pd_get(attachment, pd);
 	struct object *made;

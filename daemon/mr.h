@@ -13,7 +13,8 @@ struct mr_attr {
 };
 
 /* -EINVAL: bad PD, key outside the lease, bounds or access flags that no device takes. -EEXIST: key in use. */
-int mr_new(struct attachment *attachment, uint32_t pd, uint32_t key, const struct mr_attr *attr, struct object **mr);
+int mr_new(struct attachment *attachment, uint32_t pd, uint32_t key, const struct mr_attr *attr,
+	struct object **mr);
 /* Fields with a NULL pointer stay. On failure the region is unchanged. */
 struct mr_change {
 	const uint32_t *pd, *access;

@@ -51,7 +51,8 @@ const struct object_class object_mw = {
 	.describe = mw_describe,
 };
 
-int mw_new(struct attachment *attachment, uint32_t pd, uint32_t type, uint32_t key, struct object **mw)
+int mw_new(struct attachment *attachment, uint32_t pd, uint32_t type, uint32_t key,
+	struct object **mw)
 {
 	struct object *on_pd = pd_get(attachment, pd);
 	struct object *made;

@@ -8,6 +8,7 @@
 #include "daemon/object.h"
 
 /* @type is enum ibv_mw_type. */
-int mw_new(struct attachment *attachment, uint32_t pd, uint32_t type, uint32_t key, struct object **mw);
+int mw_new(struct attachment *attachment, uint32_t pd, uint32_t type, uint32_t key,
+	struct object **mw);
 
 #endif

@@ -30,7 +30,8 @@ int notify_listen_fds(int (*fn)(void *data, int fd, bool admin), void *data)
 			close(fd);
 			continue;
 		}
-		r = sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) > 0 ? fn(data, fd, admin) : -EPROTOTYPE;
+		r = sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) > 0 ? fn(data, fd, admin)
+									  : -EPROTOTYPE;
 		used++;
 	}
 	for (int i = 0; i < n; i++)
@@ -81,8 +82,8 @@ bool notify_has_journal(void)
 	unsigned long long dev, ino;
 	struct stat st;
 
-	return stream && sscanf(stream, "%llu:%llu", &dev, &ino) == 2 && fstat(STDERR_FILENO, &st) == 0 &&
-	       st.st_dev == dev && st.st_ino == ino;
+	return stream && sscanf(stream, "%llu:%llu", &dev, &ino) == 2 &&
+	       fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
 }
 
 void notify_journal(enum log_level level, const char *id, const char *text)
@@ -95,7 +96,8 @@ void notify_journal(enum log_level level, const char *id, const char *text)
 	};
 
 	if (id)
-		sd_journal_send("MESSAGE=%s", text, "PRIORITY=%i", priorities[level], "MESSAGE_ID=%s", id, NULL);
+		sd_journal_send("MESSAGE=%s", text, "PRIORITY=%i", priorities[level],
+			"MESSAGE_ID=%s", id, NULL);
 	else
 		sd_journal_send("MESSAGE=%s", text, "PRIORITY=%i", priorities[level], NULL);
 }

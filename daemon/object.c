@@ -40,7 +40,8 @@ const char *object_type_name(enum object_type type)
 	return type == OBJECT_CONTEXT ? "context" : type == OBJECT_WIRE ? "wire" : "client";
 }
 
-int object_new(struct attachment *attachment, enum object_type type, uint64_t queue_bytes, struct object **object)
+int object_new(struct attachment *attachment, enum object_type type, uint64_t queue_bytes,
+	struct object **object)
 {
 	const struct object_class *class = classes[type];
 	struct context *context = attachment->context;
@@ -50,7 +51,8 @@ int object_new(struct attachment *attachment, enum object_type type, uint64_t qu
 	int r;
 
 	if (context->count[type] >= class->max(&context->device->attr))
-		return refuse(-ENOMEM, "the device has no more than %u of %s", context->count[type], class->name);
+		return refuse(-ENOMEM, "the device has no more than %u of %s",
+			context->count[type], class->name);
 	r = charge_take(&charge, account, class->slot, 1);
 	if (r == 0)
 		r = charge_take(&bytes, account, SLOT_QUEUE_BYTES, queue_bytes);
@@ -149,13 +151,15 @@ int object_publish(struct object *object)
 		undo(object);
 		return r == -ENOSPC ? -ENOMEM : r;
 	}
-	list_append(object->owner ? &object->owner->objects[object->type] : &context->pds, &object->link);
+	list_append(object->owner ? &object->owner->objects[object->type] : &context->pds,
+		&object->link);
 	context->server->n_objects++;
 	watch_object(object, true);
 	return 0;
 }
 
-struct object *object_get(const struct attachment *attachment, enum object_type type, uint32_t handle)
+struct object *object_get(
+	const struct attachment *attachment, enum object_type type, uint32_t handle)
 {
 	struct object *object = handle_get(&attachment->context->objects, handle, type);
 
@@ -168,10 +172,12 @@ struct object *object_get(const struct attachment *attachment, enum object_type 
 
 static int refuse_busy(const struct object *object)
 {
-	const struct object *user = container_of(object->users.next, struct object_ref, link)->from;
+	const struct object *user =
+		container_of(object->users.next, struct object_ref, link)->from;
 
-	return refuse(-EBUSY, "%s %u is in use: %s %u of client %llu stands on it%s", classes[object->type]->name,
-		object->handle, classes[user->type]->name, user->handle, (unsigned long long)user->session,
+	return refuse(-EBUSY, "%s %u is in use: %s %u of client %llu stands on it%s",
+		classes[object->type]->name, object->handle, classes[user->type]->name,
+		user->handle, (unsigned long long)user->session,
 		object->n_users > 1 ? ", and others" : "");
 }
 

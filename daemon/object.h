@@ -48,9 +48,9 @@ struct object {
 	uint32_t handle;
 	struct context *context;
 	struct attachment *owner; /* whose process it belongs to; NULL: the context's (a PD) */
-	uint64_t session;	  /* who made it, for listings */
-	struct list link;	  /* in the owner's or the context's list of its type */
-	struct list users;	  /* struct object_ref of those that stand on it */
+	uint64_t session;         /* who made it, for listings */
+	struct list link;         /* in the owner's or the context's list of its type */
+	struct list users;        /* struct object_ref of those that stand on it */
 	unsigned n_users;
 	unsigned n_refs;
 	struct charge charge, bytes;
@@ -70,8 +70,8 @@ struct object_class {
 	void (*describe)(const struct object *object, struct item *item);
 };
 
-extern const struct object_class object_pd, object_td, object_parent_domain, object_mr, object_mw, object_cq, object_srq,
-	object_qp, object_ah;
+extern const struct object_class object_pd, object_td, object_parent_domain, object_mr, object_mw,
+	object_cq, object_srq, object_qp, object_ah;
 
 /* The class of types 1..9, else NULL. */
 const struct object_class *object_class(enum object_type type);
@@ -79,7 +79,8 @@ const struct object_class *object_class(enum object_type type);
 const char *object_type_name(enum object_type type);
 
 /* @queue_bytes are charged besides the object itself. 0, or the slot's errno. */
-int object_new(struct attachment *attachment, enum object_type type, uint64_t queue_bytes, struct object **object);
+int object_new(struct attachment *attachment, enum object_type type, uint64_t queue_bytes,
+	struct object **object);
 void object_refer(struct object *object, unsigned i, struct object *to);
 void object_replace(struct object *object, unsigned i, struct object *to);
 /* @i's reference, or NULL. */
@@ -89,7 +90,8 @@ struct object *object_discard(struct object *object);
 int object_publish(struct object *object);
 
 /* What @attachment may name @handle: its own objects and the context's shared ones. NULL: absent or of another type. */
-struct object *object_get(const struct attachment *attachment, enum object_type type, uint32_t handle);
+struct object *object_get(
+	const struct attachment *attachment, enum object_type type, uint32_t handle);
 
 /* -EBUSY while something stands on it. */
 int object_destroy(struct object *object);

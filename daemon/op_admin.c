@@ -38,7 +38,8 @@ int op_disconnect(struct call *call)
 		return refuse(-ENOENT, "no client %llu", (unsigned long long)request->session);
 	if (session == call->session)
 		return refuse(-EINVAL, "that is this one");
-	session_log(session, LOG_LEVEL_INFO, MSG_CLIENT_DISCONNECTED, "disconnected by the administrator");
+	session_log(session, LOG_LEVEL_INFO, MSG_CLIENT_DISCONNECTED,
+		"disconnected by the administrator");
 	session_lost(session, GONE_ADMIN);
 	return 0;
 }

@@ -105,8 +105,9 @@ int op_device_list(struct call *call)
 
 	vsd__device_list_reply__init(reply);
 	reply->devices = call_alloc(call, CONFIG_DEVICES_MAX * sizeof(*reply->devices));
-	list_for_each(pos, &call->server->devices)
-		reply->devices[reply->n_devices++] = encode_device(call, container_of(pos, struct device, link));
+	list_for_each (pos, &call->server->devices)
+		reply->devices[reply->n_devices++] =
+			encode_device(call, container_of(pos, struct device, link));
 	call->reply = &reply->base;
 	return 0;
 }
@@ -182,11 +183,13 @@ int op_lease(struct call *call)
 		return -EINVAL;
 	if (!qpn && request->kind != VSD__LEASE_KIND__LEASE_KEY)
 		return refuse(-EINVAL, "kind of lease %d", (int)request->kind);
-	r = lease_new(pool, &attachment->domain->account, &attachment->leases[request->kind], request->count, &lease);
+	r = lease_new(pool, &attachment->domain->account, &attachment->leases[request->kind],
+		request->count, &lease);
 	if (r < 0)
 		return r;
 	if (qpn)
-		map_page_set(&call->server->map, lease->first, lease->count, call->session->process->id);
+		map_page_set(&call->server->map, lease->first, lease->count,
+			call->session->process->id);
 	reply = call_alloc(call, sizeof(*reply));
 	vsd__lease_reply__init(reply);
 	reply->first = lease->first;

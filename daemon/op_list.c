@@ -16,9 +16,9 @@
 #include "daemon/watch.h"
 
 /* What one page takes at most: items, places looked at, bytes. */
-#define PAGE_ITEMS 256
+#define PAGE_ITEMS  256
 #define PAGE_BUDGET 16384
-#define PAGE_BYTES (VSD_ANSWER_MAX - 4096)
+#define PAGE_BYTES  (VSD_ANSWER_MAX - 4096)
 
 int op_status(struct call *call)
 {
@@ -68,7 +68,8 @@ static bool page_add(struct page *page, const struct walk *walk, const struct it
 	out = encode_item(page->scratch, item, &page->who);
 	if (!out)
 		return false;
-	if (item->type == OBJECT_CLIENT && !encode_counters(page->scratch, out, walk->session->process))
+	if (item->type == OBJECT_CLIENT &&
+		!encode_counters(page->scratch, out, walk->session->process))
 		return false;
 	n = vsd__item__get_packed_size(out) + 8;
 	if (page->bytes + n > PAGE_BYTES)
@@ -94,7 +95,8 @@ static bool page_fill(struct page *page, struct walk *walk)
 	}
 }
 
-static int listing_begin(struct session *session, const Vsd__ListRequest *request, struct listing *listing)
+static int listing_begin(
+	struct session *session, const Vsd__ListRequest *request, struct listing *listing)
 {
 	if (request->all && !session->admin)
 		return refuse(-EPERM, "other domains are shown on the admin socket only");

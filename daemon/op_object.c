@@ -46,7 +46,9 @@ int op_parent_domain_alloc(struct call *call)
 	if (request->has_td && request->td == 0)
 		return refuse(-EINVAL, "td 0");
 	return call_object(call,
-		parent_domain_new(attachment, request->pd, request->has_td ? request->td : 0, &object), &object);
+		parent_domain_new(
+			attachment, request->pd, request->has_td ? request->td : 0, &object),
+		&object);
 }
 
 int op_mr_reg(struct call *call)
@@ -63,7 +65,8 @@ int op_mr_reg(struct call *call)
 
 	if (!attachment)
 		return -EINVAL;
-	return call_object(call, mr_new(attachment, request->pd, request->key, &attr, &object), &object);
+	return call_object(
+		call, mr_new(attachment, request->pd, request->key, &attr, &object), &object);
 }
 
 int op_mr_rereg(struct call *call)
@@ -145,7 +148,8 @@ int op_mw_alloc(struct call *call)
 
 	if (!attachment)
 		return -EINVAL;
-	return call_object(call, mw_new(attachment, request->pd, request->type, request->key, &object), &object);
+	return call_object(call,
+		mw_new(attachment, request->pd, request->type, request->key, &object), &object);
 }
 
 int op_destroy(struct call *call)
@@ -156,9 +160,11 @@ int op_destroy(struct call *call)
 
 	if (!attachment)
 		return -EINVAL;
-	object = object_class((enum object_type)request->type) ?
-		object_get(attachment, (enum object_type)request->type, request->handle) : NULL;
+	object = object_class((enum object_type)request->type)
+			 ? object_get(attachment, (enum object_type)request->type, request->handle)
+			 : NULL;
 	if (!object)
-		return refuse(-EINVAL, "no %s %u", object_type_name((enum object_type)request->type), request->handle);
+		return refuse(-EINVAL, "no %s %u",
+			object_type_name((enum object_type)request->type), request->handle);
 	return object_destroy(object);
 }

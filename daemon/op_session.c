@@ -19,15 +19,18 @@ int op_hello(struct call *call)
 	Vsd__HelloReply *reply;
 
 	if (request->min_version > request->max_version)
-		return refuse(-EINVAL, "versions %u to %u", request->min_version, request->max_version);
+		return refuse(
+			-EINVAL, "versions %u to %u", request->min_version, request->max_version);
 	if (request->min_version > VSD_VERSION_MAX || request->max_version < VSD_VERSION_MIN) {
 		call->end = true;
-		return refuse(-EPROTONOSUPPORT, "versions %u to %u, this is %d to %d", request->min_version,
-			request->max_version, VSD_VERSION_MIN, VSD_VERSION_MAX);
+		return refuse(-EPROTONOSUPPORT, "versions %u to %u, this is %d to %d",
+			request->min_version, request->max_version, VSD_VERSION_MIN,
+			VSD_VERSION_MAX);
 	}
 	reply = call_alloc(call, sizeof(*reply));
 	vsd__hello_reply__init(reply);
-	reply->version = request->max_version < VSD_VERSION_MAX ? request->max_version : VSD_VERSION_MAX;
+	reply->version =
+		request->max_version < VSD_VERSION_MAX ? request->max_version : VSD_VERSION_MAX;
 	reply->features = request->features & VSD_FEATURES;
 	reply->daemon_version = scratch_strdup(&call->server->scratch, PACKAGE_VERSION);
 	reply->max_frame = VSD_REQUEST_MAX;

@@ -57,8 +57,8 @@ static int parse_number(const char *value, uint64_t *number)
 	return 0;
 }
 
-static int get_number(const char *key, const char *value, uint64_t min, uint64_t max, uint64_t *number, char *why,
-		      unsigned size)
+static int get_number(const char *key, const char *value, uint64_t min, uint64_t max,
+	uint64_t *number, char *why, unsigned size)
 {
 	uint64_t n;
 
@@ -72,7 +72,8 @@ static int get_number(const char *key, const char *value, uint64_t min, uint64_t
 	return 0;
 }
 
-static int apply_u32(const struct option *option, void *target, const char *value, char *why, unsigned size)
+static int apply_u32(
+	const struct option *option, void *target, const char *value, char *why, unsigned size)
 {
 	uint64_t n;
 	int r = get_number(option->key, value, option->min, option->max, &n, why, size);
@@ -83,7 +84,8 @@ static int apply_u32(const struct option *option, void *target, const char *valu
 }
 
 /* A power of two, or 0. */
-static int apply_slots(const struct option *option, void *target, const char *value, char *why, unsigned size)
+static int apply_slots(
+	const struct option *option, void *target, const char *value, char *why, unsigned size)
 {
 	uint64_t n;
 	int r = get_number(option->key, value, option->min, option->max, &n, why, size);
@@ -96,7 +98,8 @@ static int apply_slots(const struct option *option, void *target, const char *va
 	return 0;
 }
 
-static int apply_mtu(const struct option *option, void *target, const char *value, char *why, unsigned size)
+static int apply_mtu(
+	const struct option *option, void *target, const char *value, char *why, unsigned size)
 {
 	uint64_t n;
 	int r = get_number(option->key, value, option->min, option->max, &n, why, size);
@@ -110,7 +113,8 @@ static int apply_mtu(const struct option *option, void *target, const char *valu
 }
 
 /* GUIDs and prefixes: 64 bits in hexadecimal, colons between groups allowed. */
-static int apply_hex64(const struct option *option, void *target, const char *value, char *why, unsigned size)
+static int apply_hex64(
+	const struct option *option, void *target, const char *value, char *why, unsigned size)
 {
 	const char *digits = strncmp(value, "0x", 2) == 0 ? value + 2 : value;
 	uint64_t n = 0;
@@ -121,7 +125,9 @@ static int apply_hex64(const struct option *option, void *target, const char *va
 			continue;
 		if (!isxdigit((unsigned char)*p) || ++count > 16)
 			return refuse_value(why, size, option->key, "up to 16 hexadecimal digits");
-		n = n << 4 | (unsigned)(isdigit((unsigned char)*p) ? *p - '0' : tolower((unsigned char)*p) - 'a' + 10);
+		n = n << 4 |
+		    (unsigned)(isdigit((unsigned char)*p) ? *p - '0'
+							  : tolower((unsigned char)*p) - 'a' + 10);
 	}
 	if (n < option->min)
 		return refuse_value(why, size, option->key, "something other than 0");
@@ -140,12 +146,14 @@ static int find_word(const struct option *option, const char *value, char *why, 
 	used = snprintf(why, size, "%s must be one of:", option->key);
 	for (int i = 0; option->words[i] && used > 0 && (unsigned)used < size; i++) {
 		if (option->words[i][0])
-			used += snprintf(why + used, size - (unsigned)used, " %s", option->words[i]);
+			used += snprintf(
+				why + used, size - (unsigned)used, " %s", option->words[i]);
 	}
 	return -EINVAL;
 }
 
-static int apply_word(const struct option *option, void *target, const char *value, char *why, unsigned size)
+static int apply_word(
+	const struct option *option, void *target, const char *value, char *why, unsigned size)
 {
 	int r = find_word(option, value, why, size);
 
@@ -155,7 +163,8 @@ static int apply_word(const struct option *option, void *target, const char *val
 	return 0;
 }
 
-static int apply_bool(const struct option *option, void *target, const char *value, char *why, unsigned size)
+static int apply_bool(
+	const struct option *option, void *target, const char *value, char *why, unsigned size)
 {
 	int r = find_word(option, value, why, size);
 
@@ -204,7 +213,8 @@ static int add_id(struct id_list *list, uint32_t id)
 	return 0;
 }
 
-static int apply_ids(const struct option *option, void *target, const char *value, char *why, unsigned size)
+static int apply_ids(
+	const struct option *option, void *target, const char *value, char *why, unsigned size)
 {
 	struct id_list *list = (struct id_list *)(void *)((char *)target + option->offset);
 	int (*find)(const char *name, uint32_t *id) = option->min ? find_group : find_user;
@@ -214,7 +224,8 @@ static int apply_ids(const struct option *option, void *target, const char *valu
 	int r = 0;
 
 	snprintf(copy, sizeof(copy), "%s", value);
-	for (char *name = strtok_r(copy, " \t,", &save); name && r == 0; name = strtok_r(NULL, " \t,", &save)) {
+	for (char *name = strtok_r(copy, " \t,", &save); name && r == 0;
+		name = strtok_r(NULL, " \t,", &save)) {
 		if (strcmp(name, "*") == 0) {
 			made.any = true;
 			continue;
@@ -237,6 +248,7 @@ static int apply_ids(const struct option *option, void *target, const char *valu
 #define D(field) offsetof(struct config, field)
 #define V(field) offsetof(struct device_config, field)
 
+/* clang-format off */
 const struct option options[] = {
 	{ SECTION_DAEMON, "log_level", "info", apply_word, D(log_level), .words = words_level },
 	{ SECTION_DAEMON, "max_connections", "16384", apply_u32, D(max_connections), 1, 1 << 20 },
@@ -253,9 +265,11 @@ const struct option options[] = {
 	{ SECTION_CONNECT, "users", "*", apply_ids, D(connect_users), 0 },
 	{ SECTION_CONNECT, "groups", NULL, apply_ids, D(connect_groups), 1 },
 };
+/* clang-format on */
 const unsigned n_options = sizeof(options) / sizeof(options[0]);
 
-_Static_assert(sizeof(enum log_level) == sizeof(unsigned) && sizeof(enum link_layer) == sizeof(unsigned),
+_Static_assert(
+	sizeof(enum log_level) == sizeof(unsigned) && sizeof(enum link_layer) == sizeof(unsigned),
 	"apply_word writes an unsigned");
 
 const struct option *option_find(enum section section, const char *key)
@@ -267,7 +281,8 @@ const struct option *option_find(enum section section, const char *key)
 	return NULL;
 }
 
-int option_limit(const char *key, const char *value, uint64_t *limit, uint32_t *set, char *why, unsigned size)
+int option_limit(const char *key, const char *value, uint64_t *limit, uint32_t *set, char *why,
+	unsigned size)
 {
 	for (unsigned i = 0; i < SLOT_N; i++) {
 		if (strcmp(slot_info[i].name, key) != 0)

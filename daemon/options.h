@@ -12,9 +12,9 @@ struct config;
 
 enum section {
 	SECTION_NONE,
-	SECTION_DAEMON,	 /* of struct config */
-	SECTION_DEVICE,	 /* of struct device_config */
-	SECTION_LIMITS,	 /* of struct user_limits; the keys are slot_info's names */
+	SECTION_DAEMON,  /* of struct config */
+	SECTION_DEVICE,  /* of struct device_config */
+	SECTION_LIMITS,  /* of struct user_limits; the keys are slot_info's names */
 	SECTION_CONNECT, /* of struct config */
 };
 
@@ -23,10 +23,12 @@ struct option {
 	const char *key;
 	const char *def; /* by default, as it would be written; NULL: depends */
 	/* Writes @value into the field at @offset of @target. 0, or -EINVAL and why. */
-	int (*apply)(const struct option *option, void *target, const char *value, char *why, unsigned size);
+	int (*apply)(const struct option *option, void *target, const char *value, char *why,
+		unsigned size);
 	size_t offset;
 	uint64_t min, max;
-	const char *const *words; /* of a setting that is one of a few words; their values are their places */
+	const char *const *
+		words; /* of a setting that is one of a few words; their values are their places */
 };
 
 /* All but those of [limits]. */
@@ -35,7 +37,8 @@ extern const unsigned n_options;
 
 const struct option *option_find(enum section section, const char *key);
 /* A key of [limits] in @limit (SLOT_N entries), and its bit in *@set. -ENOENT: no such key; -EINVAL and why. */
-int option_limit(const char *key, const char *value, uint64_t *limit, uint32_t *set, char *why, unsigned size);
+int option_limit(const char *key, const char *value, uint64_t *limit, uint32_t *set, char *why,
+	unsigned size);
 /* What holds when no file says otherwise. */
 void options_default(struct config *config);
 

@@ -35,7 +35,8 @@ static int pair_compare(const void *a, const void *b)
 	return x->ids[1] == y->ids[1] ? 0 : x->ids[1] < y->ids[1] ? -1 : 1;
 }
 
-static int pair_new(struct server *server, struct process *first, struct process *second, struct pair **pair)
+static int pair_new(
+	struct server *server, struct process *first, struct process *second, struct pair **pair)
 {
 	struct pair *made = calloc(1, sizeof(*made));
 
@@ -44,7 +45,7 @@ static int pair_new(struct server *server, struct process *first, struct process
 	*made = (struct pair){
 		.ids = { first->id, second->id },
 		.sides = { { .process = first, .pair = made, .index = 0 },
-			   { .process = second, .pair = made, .index = 1 } },
+			{ .process = second, .pair = made, .index = 1 } },
 		.engines = ENGINE_STAGE,
 		.stranger = -1,
 	};
@@ -61,7 +62,8 @@ static int pair_new(struct server *server, struct process *first, struct process
 	return 0;
 }
 
-int pair_get(struct server *server, struct process *a, struct process *b, bool forced, struct pair **pair)
+int pair_get(struct server *server, struct process *a, struct process *b, bool forced,
+	struct pair **pair)
 {
 	struct process *first = a->id < b->id ? a : b, *second = first == a ? b : a;
 	struct pair key = { .ids = { first->id, second->id } };
@@ -88,7 +90,8 @@ int pair_get(struct server *server, struct process *a, struct process *b, bool f
 /* Frees a pair that has lost a side and has no segment left. */
 static void pair_check(struct pair *pair)
 {
-	if (pair->busy || !list_empty(&pair->segments) || (pair->sides[0].process && pair->sides[1].process))
+	if (pair->busy || !list_empty(&pair->segments) ||
+		(pair->sides[0].process && pair->sides[1].process))
 		return;
 	for (unsigned i = 0; i < 2; i++)
 		list_remove(&pair->sides[i].link);
@@ -109,12 +112,13 @@ static void memfd_close(struct segment *segment)
 
 static bool is_needed(const struct segment *segment)
 {
-	return segment->notices[0].kind == NOTICE_SEGMENT || segment->notices[1].kind == NOTICE_SEGMENT;
+	return segment->notices[0].kind == NOTICE_SEGMENT ||
+	       segment->notices[1].kind == NOTICE_SEGMENT;
 }
 
 bool segments_expire(struct server *server, uint64_t now)
 {
-	list_for_each_safe(pos, &server->kept) {
+	list_for_each_safe (pos, &server->kept) {
 		struct segment *segment = container_of(pos, struct segment, kept);
 
 		if (is_needed(segment))
@@ -126,12 +130,15 @@ bool segments_expire(struct server *server, uint64_t now)
 	return !list_empty(&server->kept);
 }
 
-static int charge_segment(struct segment *segment, const struct pair *pair, const struct process *payer)
+static int charge_segment(
+	struct segment *segment, const struct pair *pair, const struct process *payer)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		struct process *process = pair->sides[i].process;
-		uint64_t bytes = payer ? (payer == process ? VSD_SEGMENT_SIZE : 0) : VSD_SEGMENT_SIZE / 2;
-		int r = charge_take(&segment->charges[i], &process->domain->account, SLOT_SHARED_BYTES, bytes);
+		uint64_t bytes =
+			payer ? (payer == process ? VSD_SEGMENT_SIZE : 0) : VSD_SEGMENT_SIZE / 2;
+		int r = charge_take(
+			&segment->charges[i], &process->domain->account, SLOT_SHARED_BYTES, bytes);
 
 		if (r < 0)
 			return r;
@@ -164,7 +171,7 @@ static void segment_free(struct segment *segment)
 }
 
 static int segment_new(struct server *server, struct pair *pair, const struct process *payer,
-		       struct segment **segment)
+	struct segment **segment)
 {
 	struct segment *made = calloc(1, sizeof(*made));
 	int r;
@@ -216,7 +223,7 @@ int pair_place(struct server *server, struct pair *pair, struct process *payer, 
 	struct segment *segment;
 	int r;
 
-	list_for_each(pos, &pair->segments) {
+	list_for_each (pos, &pair->segments) {
 		r = place_in(container_of(pos, struct segment, link), wire);
 		if (r != -ENOSPC)
 			return r;
@@ -276,7 +283,8 @@ static void segment_break(struct segment *segment, unsigned side, enum gone_reas
 	segment_check(segment);
 }
 
-static void pair_break(struct server *server, struct pair *pair, unsigned side, enum gone_reason reason)
+static void pair_break(
+	struct server *server, struct pair *pair, unsigned side, enum gone_reason reason)
 {
 	if (pair->sides[!side].process)
 		tdelete(pair, &server->pairs, pair_compare);
@@ -285,7 +293,7 @@ static void pair_break(struct server *server, struct pair *pair, unsigned side, 
 	pair->busy = true;
 	pair->sides[side].process = NULL;
 	list_remove(&pair->sides[side].link);
-	list_for_each_safe(pos, &pair->segments)
+	list_for_each_safe (pos, &pair->segments)
 		segment_break(container_of(pos, struct segment, link), side, reason);
 	pair->busy = false;
 	pair_check(pair);
@@ -301,12 +309,13 @@ void pairs_break(struct process *process, enum gone_reason reason)
 	}
 }
 
-struct segment *segment_get(const struct server *server, const struct process *process, uint32_t id)
+struct segment *segment_get(
+	const struct server *server, const struct process *process, uint32_t id)
 {
 	struct segment *segment = handle_get(&server->segments, id, HANDLE_SEGMENT);
 
-	if (!segment ||
-		(segment->pair->sides[0].process != process && segment->pair->sides[1].process != process))
+	if (!segment || (segment->pair->sides[0].process != process &&
+				segment->pair->sides[1].process != process))
 		return NULL;
 	return segment;
 }

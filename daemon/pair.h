@@ -21,7 +21,7 @@ struct wire;
 #define HANDLE_SEGMENT 1 /* type in the server's table of segments */
 
 /* How long a segment's memfd is kept for a client that lost it, and how many of them. */
-#define SEGMENT_KEEP_MS 10000
+#define SEGMENT_KEEP_MS  10000
 #define SEGMENT_KEEP_MAX 256
 
 /* Pairs that processes of other domains may force upon one process by sending it datagrams. */
@@ -34,7 +34,7 @@ enum engine_right {
 };
 
 struct pair_side {
-	struct list link;	 /* in process->pairs */
+	struct list link;        /* in process->pairs */
 	struct process *process; /* NULL: dead */
 	struct pair *pair;
 	unsigned index;
@@ -55,7 +55,7 @@ struct segment {
 	struct server *server;
 	struct pair *pair;
 	struct list link;
-	int memfd;	  /* -1 when it is not kept any more */
+	int memfd;        /* -1 when it is not kept any more */
 	struct list kept; /* in server->kept */
 	uint64_t keep_until;
 	struct space space;
@@ -66,7 +66,8 @@ struct segment {
 };
 
 /* The pair of two living processes, made when there is none. @forced: only @a wants it. -EACCES: policy. */
-int pair_get(struct server *server, struct process *a, struct process *b, bool forced, struct pair **pair);
+int pair_get(struct server *server, struct process *a, struct process *b, bool forced,
+	struct pair **pair);
 /* Finds room for @wire, in a new segment when it must be; @payer NULL: both pay for that. */
 int pair_place(struct server *server, struct pair *pair, struct process *payer, struct wire *wire);
 /* All pairs of @process lose its side. */
@@ -75,7 +76,8 @@ void pairs_break(struct process *process, enum gone_reason reason);
 void pair_noticed(struct process *process, struct notice *notice);
 
 /* NULL when there is none with that id that @process is a side of. */
-struct segment *segment_get(const struct server *server, const struct process *process, uint32_t id);
+struct segment *segment_get(
+	const struct server *server, const struct process *process, uint32_t id);
 /* Frees a segment that nobody needs any more, and its pair. */
 void segment_check(struct segment *segment);
 /* Sends EV_SEGMENT again. -ENOENT: no segment of this process's; -ESTALE: its memfd is gone. */

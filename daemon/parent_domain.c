@@ -38,7 +38,8 @@ const struct object_class object_parent_domain = {
 	.describe = parent_domain_describe,
 };
 
-int parent_domain_new(struct attachment *attachment, uint32_t pd, uint32_t td, struct object **parent_domain)
+int parent_domain_new(
+	struct attachment *attachment, uint32_t pd, uint32_t td, struct object **parent_domain)
 {
 	struct object *on_pd = object_get(attachment, OBJECT_PD, pd);
 	struct object *on_td = td ? object_get(attachment, OBJECT_TD, td) : NULL;

@@ -8,6 +8,7 @@
 #include "daemon/object.h"
 
 /* @td is 0 for none. -EINVAL when @pd is no PD (a parent domain is none) or @td no TD. */
-int parent_domain_new(struct attachment *attachment, uint32_t pd, uint32_t td, struct object **parent_domain);
+int parent_domain_new(
+	struct attachment *attachment, uint32_t pd, uint32_t td, struct object **parent_domain);
 
 #endif

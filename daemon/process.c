@@ -31,7 +31,7 @@
 /* Unread notices with fds in one event socket: what is in flight counts against the limit of our uid. */
 #define FDS_UNREAD_MAX 8
 /* Doubled each time, so that many who read nothing cost little. */
-#define RETRY_MS 5
+#define RETRY_MS     5
 #define RETRY_MAX_MS 640
 /* Requests of one client on its event socket in one turn of the loop. */
 #define READ_BUDGET 16
@@ -114,8 +114,9 @@ static bool read_one(struct process *process)
 	if (r == 0 && length > 0) {
 		r = dispatch_on_events(process->session, request, length);
 	} else if (r == -EPROTO || r == -EMSGSIZE) {
-		r = dispatch_refuse(process->session,
-			r == -EPROTO ? "frame with fds on the event socket" : "frame too long on the event socket");
+		r = dispatch_refuse(
+			process->session, r == -EPROTO ? "frame with fds on the event socket"
+						       : "frame too long on the event socket");
 	} else {
 		/* The end, or a reset for events left unread. Whether it is dead is for its pidfd to say. */
 		process->deaf = true;
@@ -135,8 +136,9 @@ static void ready(void *data, unsigned what)
 		process_flush(process);
 	}
 	for (unsigned i = 0; i < READ_BUDGET && what & LOOP_READ; i++) {
-		if (process->session->state == SESSION_LOST || process->broken || process->blocked ||
-			process->answer_length || !list_empty(&process->notices) || !read_one(process))
+		if (process->session->state == SESSION_LOST || process->broken ||
+			process->blocked || process->answer_length ||
+			!list_empty(&process->notices) || !read_one(process))
 			break;
 	}
 	update(process);
@@ -152,7 +154,8 @@ static int set_up(struct process *process, struct fdlist *fds)
 	struct server *server = process->server;
 	int r;
 
-	r = charge_take(&process->charge, &process->domain->account, SLOT_SHARED_BYTES, VSD_PAGE_SIZE);
+	r = charge_take(
+		&process->charge, &process->domain->account, SLOT_SHARED_BYTES, VSD_PAGE_SIZE);
 	if (r < 0)
 		return r;
 	r = make_events(fds, &process->events);
@@ -243,7 +246,8 @@ struct process *process_get(const struct server *server, uint32_t id)
 	return handle_get(&server->processes, id, HANDLE_PROCESS);
 }
 
-void process_notify(struct process *process, struct notice *notice, enum notice_kind kind, enum gone_reason reason)
+void process_notify(struct process *process, struct notice *notice, enum notice_kind kind,
+	enum gone_reason reason)
 {
 	notice_drop(notice);
 	notice->kind = kind;
@@ -304,7 +308,8 @@ static bool flush(struct process *process)
 		pair_noticed(process, notice);
 	}
 	if (process->answer_length) {
-		int r = sock_send(process->events, process->answer, process->answer_length, NULL, false);
+		int r = sock_send(
+			process->events, process->answer, process->answer_length, NULL, false);
 
 		if (r < 0) {
 			fail(process, r);

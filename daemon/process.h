@@ -32,20 +32,20 @@ struct process {
 	struct session *session;
 	struct domain *domain;
 	pid_t pid;
-	int events; /* our end of the event socket */
-	int page;   /* read-only */
-	int kick;   /* write end */
-	struct watch watch; /* of @events */
-	bool blocked;	    /* it was full */
-	bool deaf;	    /* nothing more comes from there */
+	int events;                         /* our end of the event socket */
+	int page;                           /* read-only */
+	int kick;                           /* write end */
+	struct watch watch;                 /* of @events */
+	bool blocked;                       /* it was full */
+	bool deaf;                          /* nothing more comes from there */
 	uint8_t answer[PROCESS_ANSWER_MAX]; /* on @events, behind the notices; */
-	size_t answer_length;		    /* 0: there is none */
+	size_t answer_length;               /* 0: there is none */
 	struct timer retry; /* when a notice could not be sent for another reason */
 	unsigned retry_ms;
 	struct list notices;
-	unsigned fds_unread; /* notices with fds since the socket was last seen empty */
-	struct list pairs;   /* struct pair_side */
-	unsigned strangers;  /* pairs that processes of other domains made alone */
+	unsigned fds_unread;       /* notices with fds since the socket was last seen empty */
+	struct list pairs;         /* struct pair_side */
+	unsigned strangers;        /* pairs that processes of other domains made alone */
 	struct handle_table loops; /* wires inside this process */
 	uint32_t loop_generation;
 	struct charge charge;
@@ -57,7 +57,8 @@ int process_new(struct session *session, struct fdlist *fds, struct process **pr
 /* Ends it: its peers are told with @reason. */
 struct process *process_free(struct process *process, enum gone_reason reason);
 
-void process_notify(struct process *process, struct notice *notice, enum notice_kind kind, enum gone_reason reason);
+void process_notify(struct process *process, struct notice *notice, enum notice_kind kind,
+	enum gone_reason reason);
 /* Sends what can be sent. */
 void process_flush(struct process *process);
 /* Answers a request that came on its event socket. */

@@ -20,7 +20,7 @@
 
 enum { REF_PD, REF_SEND_CQ, REF_RECV_CQ, REF_SRQ, REFS };
 
-#define WR_BYTES 64u
+#define WR_BYTES  64u
 #define SGE_BYTES 16u
 
 int qpn_table_init(struct qpn_table *table)
@@ -37,7 +37,8 @@ void qpn_table_deinit(struct qpn_table *table)
 
 struct qp *qpn_table_get(const struct qpn_table *table, uint32_t qpn)
 {
-	struct qpn_range *range = qpn < QPN_RANGES * QPN_RANGE_SIZE ? table->ranges[qpn / QPN_RANGE_SIZE] : NULL;
+	struct qpn_range *range =
+		qpn < QPN_RANGES * QPN_RANGE_SIZE ? table->ranges[qpn / QPN_RANGE_SIZE] : NULL;
 
 	return range ? range->qps[qpn % QPN_RANGE_SIZE] : NULL;
 }
@@ -122,8 +123,9 @@ static int check(const struct context *context, const struct qp_attr *attr)
 	if (attr->max_send_wr > device->max_qp_wr || attr->max_recv_wr > device->max_qp_wr ||
 		attr->max_send_sge > device->max_sge || attr->max_recv_sge > device->max_sge ||
 		attr->max_inline > device->max_inline)
-		return refuse(-EINVAL, "sends %u of %u, receives %u of %u, inline %u", attr->max_send_wr,
-			attr->max_send_sge, attr->max_recv_wr, attr->max_recv_sge, attr->max_inline);
+		return refuse(-EINVAL, "sends %u of %u, receives %u of %u, inline %u",
+			attr->max_send_wr, attr->max_send_sge, attr->max_recv_wr,
+			attr->max_recv_sge, attr->max_inline);
 	return 0;
 }
 
@@ -147,7 +149,8 @@ static int number_take(struct attachment *attachment, struct qp *qp)
 	return r;
 }
 
-int qp_new(struct attachment *attachment, uint32_t pd, const struct qp_attr *attr, struct object **qp)
+int qp_new(
+	struct attachment *attachment, uint32_t pd, const struct qp_attr *attr, struct object **qp)
 {
 	struct object *on[REFS] = {
 		[REF_PD] = pd_get(attachment, pd),
@@ -182,8 +185,9 @@ int qp_new(struct attachment *attachment, uint32_t pd, const struct qp_attr *att
 
 bool qp_names(const struct qp *qp, const struct qp *other)
 {
-	return qp->dest.qpn == other->attr.qpn && device_has_address(other->object.context->device, qp->dest.lid,
-							   qp->dest.has_gid ? qp->dest.gid : NULL);
+	return qp->dest.qpn == other->attr.qpn &&
+	       device_has_address(other->object.context->device, qp->dest.lid,
+		       qp->dest.has_gid ? qp->dest.gid : NULL);
 }
 
 void qp_leave(struct qp *qp)
@@ -207,8 +211,8 @@ static int connect_qp(struct qp *qp)
 
 	if (qp->attr.type == QP_UD || qp->wire || !qp_state_connected(qp->state))
 		return 0;
-	if (!other || other->wire || other->attr.type != qp->attr.type || !qp_state_connected(other->state) ||
-		!qp_names(qp, other) || !qp_names(other, qp))
+	if (!other || other->wire || other->attr.type != qp->attr.type ||
+		!qp_state_connected(other->state) || !qp_names(qp, other) || !qp_names(other, qp))
 		return 0;
 	return wire_connect(server, qp, other);
 }
@@ -222,12 +226,14 @@ int qp_modify(struct attachment *attachment, uint32_t handle, const struct qp_ch
 	if (!qp)
 		return -EINVAL;
 	if (!qp_state_follows(qp->state, change->state))
-		return refuse(-EINVAL, "QP 0x%x from %s to %s", qp->attr.qpn, qp_state_name(qp->state),
-			qp_state_name(change->state));
+		return refuse(-EINVAL, "QP 0x%x from %s to %s", qp->attr.qpn,
+			qp_state_name(qp->state), qp_state_name(change->state));
 	/* The destination comes with INIT to RTR, and only then. */
 	if (change->dest && !(qp->state == QP_INIT && change->state == QP_RTR))
-		return refuse(-EINVAL, "QP 0x%x: a destination comes with INIT to RTR only", qp->attr.qpn);
-	if (!change->dest && qp->state == QP_INIT && change->state == QP_RTR && qp->attr.type != QP_UD)
+		return refuse(-EINVAL, "QP 0x%x: a destination comes with INIT to RTR only",
+			qp->attr.qpn);
+	if (!change->dest && qp->state == QP_INIT && change->state == QP_RTR &&
+		qp->attr.type != QP_UD)
 		return refuse(-EINVAL, "QP 0x%x: no destination", qp->attr.qpn);
 	old = *qp;
 	qp->state = change->state;

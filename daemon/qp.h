@@ -43,11 +43,11 @@ struct qp {
 	struct qp_dest dest;
 	uint32_t sq_psn;
 	struct process *process; /* NULL: killed */
-	struct wire *wire; /* NULL: none; unused by UD */
+	struct wire *wire;       /* NULL: none; unused by UD */
 };
 
 /* QPs by number. */
-#define QPN_RANGES (1u << 16)
+#define QPN_RANGES     (1u << 16)
 #define QPN_RANGE_SIZE 256u
 
 struct qpn_range {
@@ -63,7 +63,8 @@ int qpn_table_init(struct qpn_table *table);
 void qpn_table_deinit(struct qpn_table *table);
 struct qp *qpn_table_get(const struct qpn_table *table, uint32_t qpn);
 
-int qp_new(struct attachment *attachment, uint32_t pd, const struct qp_attr *attr, struct object **qp);
+int qp_new(struct attachment *attachment, uint32_t pd, const struct qp_attr *attr,
+	struct object **qp);
 
 struct qp_change {
 	enum qp_state state;

@@ -11,11 +11,11 @@
 enum qp_state {
 	QP_RESET, /* as created; takes no work */
 	QP_INIT,  /* takes receives */
-	QP_RTR,	  /* knows its peer, receives */
-	QP_RTS,	  /* sends as well */
-	QP_SQD,	  /* sends are drained */
-	QP_SQE,	  /* sends failed (UC, UD), receives go on */
-	QP_ERR,	  /* everything is flushed */
+	QP_RTR,   /* knows its peer, receives */
+	QP_RTS,   /* sends as well */
+	QP_SQD,   /* sends are drained */
+	QP_SQE,   /* sends failed (UC, UD), receives go on */
+	QP_ERR,   /* everything is flushed */
 	QP_STATES,
 };
 

@@ -12,7 +12,7 @@
 
 #include "proto/ring_abi.h"
 
-#define SEGMENT_KIB (VSD_SEGMENT_SIZE >> 10)
+#define SEGMENT_KIB    (VSD_SEGMENT_SIZE >> 10)
 #define GENERATION_MAX (UINT32_MAX >> 2)
 
 void space_init(struct space *space)
@@ -74,7 +74,8 @@ static int slot_new(struct space *space, struct space_class *class, uint32_t *in
 	return 0;
 }
 
-int space_take(struct space *space, uint32_t req_slots, uint32_t resp_slots, void *wire, struct place *place)
+int space_take(struct space *space, uint32_t req_slots, uint32_t resp_slots, void *wire,
+	struct place *place)
 {
 	uint32_t kib = (uint32_t)((VSD_WIRE_SIZE(req_slots, resp_slots) + 1023) >> 10);
 	struct space_class *class = class_find(space, kib);

@@ -18,15 +18,15 @@
 #include "daemon/process.h"
 #include "daemon/session.h"
 
-#define REAP_OBJECTS 4096u /* in one turn of the loop */
-#define REAP_SESSIONS 16u
-#define KEEP_PERIOD_MS 1000
-#define UNSTICK_MS 10
+#define REAP_OBJECTS    4096u /* in one turn of the loop */
+#define REAP_SESSIONS   16u
+#define KEEP_PERIOD_MS  1000
+#define UNSTICK_MS      10
 #define HELLO_PERIOD_MS 5000
-#define HELLO_TIME_MS 10000
+#define HELLO_TIME_MS   10000
 
 #define PROCESSES_MAX (1u << 20)
-#define SEGMENTS_MAX (1u << 22)
+#define SEGMENTS_MAX  (1u << 22)
 
 static void reap(void *data)
 {
@@ -36,7 +36,9 @@ static void reap(void *data)
 	for (unsigned i = 0; i < REAP_SESSIONS && !list_empty(&server->lost); i++)
 		session_free(container_of(server->lost.next, struct session, link));
 	while (budget > 0 && !list_empty(&server->dying)) {
-		if (!attachment_reap(container_of(server->dying.next, struct attachment, link_session), &budget))
+		if (!attachment_reap(
+			    container_of(server->dying.next, struct attachment, link_session),
+			    &budget))
 			break;
 	}
 	if (!list_empty(&server->lost) || !list_empty(&server->dying))
@@ -92,7 +94,7 @@ void server_end_silent(struct server *server)
 {
 	uint64_t now = loop_now();
 
-	list_for_each_safe(pos, &server->sessions) {
+	list_for_each_safe (pos, &server->sessions) {
 		struct session *session = container_of(pos, struct session, link);
 
 		if (session->state == SESSION_NEW && now - session->since > HELLO_TIME_MS)
@@ -112,7 +114,8 @@ static int devices_make(struct server *server, const struct config *config, stru
 {
 	for (unsigned i = 0; i < config->n_devices; i++) {
 		struct device *device;
-		int r = device_new(server->backend, &config->devices[i], server->next_device + i, &device);
+		int r = device_new(
+			server->backend, &config->devices[i], server->next_device + i, &device);
 
 		if (r < 0)
 			return r;
@@ -160,7 +163,8 @@ static int set_up(struct server *server, struct loop *loop)
 	return r;
 }
 
-int server_new(struct loop *loop, struct config *config, const struct backend *backend, struct server **server)
+int server_new(struct loop *loop, struct config *config, const struct backend *backend,
+	struct server **server)
 {
 	struct server *made = calloc(1, sizeof(*made));
 	int r;
@@ -200,13 +204,15 @@ static void end_sessions(struct server *server)
 	/* The daemon ends, not the clients: nobody is told that his peer is gone. */
 	process_silence(server);
 	while (!list_empty(&server->sessions))
-		session_lost(container_of(server->sessions.next, struct session, link), GONE_ADMIN);
+		session_lost(
+			container_of(server->sessions.next, struct session, link), GONE_ADMIN);
 	while (!list_empty(&server->lost))
 		session_free(container_of(server->lost.next, struct session, link));
 	while (!list_empty(&server->dying)) {
 		unsigned budget = REAP_OBJECTS;
 
-		attachment_reap(container_of(server->dying.next, struct attachment, link_session), &budget);
+		attachment_reap(container_of(server->dying.next, struct attachment, link_session),
+			&budget);
 	}
 }
 
@@ -238,7 +244,7 @@ struct server *server_free(struct server *server)
 
 struct device *server_device(const struct server *server, const char *name)
 {
-	list_for_each(pos, &server->devices) {
+	list_for_each (pos, &server->devices) {
 		struct device *device = container_of(pos, struct device, link);
 
 		if (strcmp(device->config.name, name) == 0)
@@ -249,7 +255,7 @@ struct device *server_device(const struct server *server, const char *name)
 
 struct session *server_session(const struct server *server, uint64_t id)
 {
-	list_for_each(pos, &server->sessions) {
+	list_for_each (pos, &server->sessions) {
 		struct session *session = container_of(pos, struct session, link);
 
 		if (session->id == id)
@@ -275,10 +281,11 @@ int server_configure(struct server *server, struct config *config, char *error, 
 
 		if (old && device_unchanged(old, &config->devices[i]))
 			continue;
-		r = device_new(server->backend, &config->devices[i], old ? old->index : server->next_device++,
-			&made[i]);
+		r = device_new(server->backend, &config->devices[i],
+			old ? old->index : server->next_device++, &made[i]);
 		if (r < 0)
-			snprintf(error, size, "device %s: %s", config->devices[i].name, strerror(-r));
+			snprintf(error, size, "device %s: %s", config->devices[i].name,
+				strerror(-r));
 	}
 	if (r < 0) {
 		for (unsigned i = 0; i < config->n_devices; i++)
@@ -287,7 +294,8 @@ int server_configure(struct server *server, struct config *config, char *error, 
 		return r;
 	}
 	for (unsigned i = 0; i < config->n_devices; i++) {
-		struct device *device = made[i] ? made[i] : server_device(server, config->devices[i].name);
+		struct device *device =
+			made[i] ? made[i] : server_device(server, config->devices[i].name);
 
 		list_remove(&device->link);
 		list_append(&devices, &device->link);

@@ -56,7 +56,7 @@ struct server {
 	struct list contexts;
 
 	struct handle_table processes, segments;
-	void *pairs; /* tree of struct pair */
+	void *pairs;      /* tree of struct pair */
 	struct list kept; /* segments whose memfd is open */
 	struct timer keeper;
 	struct list stuck; /* sessions whose answer could not be sent for want of fds */
@@ -80,7 +80,8 @@ struct server {
 };
 
 /* @config is taken over, also on failure. */
-int server_new(struct loop *loop, struct config *config, const struct backend *backend, struct server **server);
+int server_new(struct loop *loop, struct config *config, const struct backend *backend,
+	struct server **server);
 /* Ends all sessions. */
 struct server *server_free(struct server *server);
 

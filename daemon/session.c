@@ -55,16 +55,18 @@ static struct outgoing *outgoing_free(struct outgoing *out)
 
 static bool is_held(const struct session *session)
 {
-	return !list_empty(&session->out) || (session->process && !process_is_told(session->process));
+	return !list_empty(&session->out) ||
+	       (session->process && !process_is_told(session->process));
 }
 
-static void queue(struct session *session, const void *frame, size_t length, struct fdlist *fds, bool event)
+static void queue(
+	struct session *session, const void *frame, size_t length, struct fdlist *fds, bool event)
 {
 	struct outgoing *out;
 
 	if (event && session->events_waiting >= VSD_EVENTS_UNREAD_MAX) {
-		session_log(session, LOG_LEVEL_WARNING, MSG_CLIENT_MISBEHAVED, "leaves %u events unread",
-			session->events_waiting);
+		session_log(session, LOG_LEVEL_WARNING, MSG_CLIENT_MISBEHAVED,
+			"leaves %u events unread", session->events_waiting);
 		session_lost(session, GONE_DEAD);
 		return;
 	}
@@ -91,7 +93,8 @@ static void queue(struct session *session, const void *frame, size_t length, str
 }
 
 /* 0: sent; 1: must wait; the session may be lost. */
-static int try_send(struct session *session, const void *frame, size_t length, const struct fdlist *fds)
+static int try_send(
+	struct session *session, const void *frame, size_t length, const struct fdlist *fds)
 {
 	int r = sock_send(session->fd, frame, length, fds, false);
 
@@ -112,7 +115,8 @@ static int try_send(struct session *session, const void *frame, size_t length, c
 	}
 }
 
-void session_send(struct session *session, const void *frame, size_t length, struct fdlist *fds, bool event)
+void session_send(
+	struct session *session, const void *frame, size_t length, struct fdlist *fds, bool event)
 {
 	if (session->state == SESSION_LOST)
 		return;
@@ -172,7 +176,8 @@ static void socket_ready(void *data, unsigned ready)
 	if (ready & LOOP_WRITE)
 		session_flush(session);
 	for (unsigned i = 0; i < READ_BUDGET; i++) {
-		if (!(ready & LOOP_READ) || session->state == SESSION_LOST || !list_empty(&session->out))
+		if (!(ready & LOOP_READ) || session->state == SESSION_LOST ||
+			!list_empty(&session->out))
 			break;
 		if (!read_one(session))
 			break;
@@ -224,8 +229,8 @@ static void tear_down(struct session *session)
 	free(session);
 }
 
-int session_new(struct server *server, struct listener *listener, int fd, int pidfd, const struct peer_cred *cred,
-		struct session **session)
+int session_new(struct server *server, struct listener *listener, int fd, int pidfd,
+	const struct peer_cred *cred, struct session **session)
 {
 	struct session *made = calloc(1, sizeof(*made));
 	int r;
@@ -292,7 +297,8 @@ void session_free(struct session *session)
 	assert(session->state == SESSION_LOST);
 	session->process = process_free(session->process, session->reason);
 	while (!list_empty(&session->attached))
-		attachment_close(container_of(session->attached.next, struct attachment, link_session));
+		attachment_close(
+			container_of(session->attached.next, struct attachment, link_session));
 	while (!list_empty(&session->out))
 		outgoing_free(container_of(session->out.next, struct outgoing, link));
 	list_remove(&session->link);
@@ -311,8 +317,8 @@ void session_log(struct session *session, int level, const char *id, const char 
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	if (dropped)
-		log_line(LOG_LEVEL_WARNING, MSG_LINES_DROPPED, "uid %u: %u lines were not written", session->uid,
-			dropped);
-	log_line((enum log_level)level, id, "client %llu (pid %d, uid %u): %s", (unsigned long long)session->id,
-		(int)session->pid, session->uid, text);
+		log_line(LOG_LEVEL_WARNING, MSG_LINES_DROPPED, "uid %u: %u lines were not written",
+			session->uid, dropped);
+	log_line((enum log_level)level, id, "client %llu (pid %d, uid %u): %s",
+		(unsigned long long)session->id, (int)session->pid, session->uid, text);
 }

@@ -73,7 +73,7 @@ struct session {
 	struct list attached;
 	struct process *process;
 	struct list out;
-	unsigned events_waiting; /* in @out */
+	unsigned events_waiting;            /* in @out */
 	struct list link_watch, link_stuck; /* in the server's lists, when it is there */
 	struct listing listing;
 	struct charge charge;
@@ -81,14 +81,15 @@ struct session {
 };
 
 /* @fd and @pidfd are taken over, also on failure. */
-int session_new(struct server *server, struct listener *listener, int fd, int pidfd, const struct peer_cred *cred,
-		struct session **session);
+int session_new(struct server *server, struct listener *listener, int fd, int pidfd,
+	const struct peer_cred *cred, struct session **session);
 /* Ends it; the peers of its process are told @reason. */
 void session_lost(struct session *session, enum gone_reason reason);
 void session_free(struct session *session);
 
 /* Sends a frame, or queues it; @fds (may be NULL) is emptied. */
-void session_send(struct session *session, const void *frame, size_t length, struct fdlist *fds, bool event);
+void session_send(
+	struct session *session, const void *frame, size_t length, struct fdlist *fds, bool event);
 /* Sends what is queued, and reads on when nothing is left. */
 void session_flush(struct session *session);
 /* Its process has all its notices: an answer that waited for that can go. */

@@ -15,7 +15,7 @@ enum { REF_PD, REFS };
 enum { SRQT_BASIC = 0 };
 
 #define RECV_BYTES 32u
-#define SGE_BYTES 16u
+#define SGE_BYTES  16u
 
 struct srq {
 	struct object object;
@@ -47,7 +47,8 @@ const struct object_class object_srq = {
 	.describe = srq_describe,
 };
 
-int srq_new(struct attachment *attachment, uint32_t pd, const struct srq_attr *attr, struct object **srq)
+int srq_new(struct attachment *attachment, uint32_t pd, const struct srq_attr *attr,
+	struct object **srq)
 {
 	const struct device_attr *device = &attachment->context->device->attr;
 	struct object *on_pd = pd_get(attachment, pd);
@@ -58,10 +59,12 @@ int srq_new(struct attachment *attachment, uint32_t pd, const struct srq_attr *a
 		return refuse(-EOPNOTSUPP, "type %u", attr->type);
 	if (!on_pd)
 		return -EINVAL;
-	if (attr->max_wr == 0 || attr->max_wr > device->max_srq_wr || attr->max_sge > device->max_sge)
+	if (attr->max_wr == 0 || attr->max_wr > device->max_srq_wr ||
+		attr->max_sge > device->max_sge)
 		return refuse(-EINVAL, "%u receives of %u elements", attr->max_wr, attr->max_sge);
 	r = object_new(attachment, OBJECT_SRQ,
-		(uint64_t)attr->max_wr * (RECV_BYTES + (uint64_t)attr->max_sge * SGE_BYTES), &made);
+		(uint64_t)attr->max_wr * (RECV_BYTES + (uint64_t)attr->max_sge * SGE_BYTES),
+		&made);
 	if (r < 0)
 		return r;
 	((struct srq *)made)->attr = *attr;

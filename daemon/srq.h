@@ -12,6 +12,7 @@ struct srq_attr {
 };
 
 /* -EINVAL: sizes out of range, no such PD. -EOPNOTSUPP: a type that is not basic. */
-int srq_new(struct attachment *attachment, uint32_t pd, const struct srq_attr *attr, struct object **srq);
+int srq_new(struct attachment *attachment, uint32_t pd, const struct srq_attr *attr,
+	struct object **srq);
 
 #endif

@@ -112,7 +112,8 @@ bool stats_counters(const struct process *process, uint64_t counters[VSD_COUNT_N
 {
 	size_t size = sizeof(uint64_t) * VSD_COUNT_N;
 
-	return process && pread(process->page, counters, size, offsetof(struct vsd_page, counters)) == (ssize_t)size;
+	return process && pread(process->page, counters, size,
+				  offsetof(struct vsd_page, counters)) == (ssize_t)size;
 }
 
 void stats_total(struct server *server, struct stats_total *total)

@@ -15,7 +15,7 @@ struct server;
 struct session;
 
 struct stats_who {
-	char command[64];   /* escaped; "" when it cannot be seen */
+	char command[64]; /* escaped; "" when it cannot be seen */
 	char cgroup[256];
 	char container[16]; /* "" when it is in none that we know how to tell */
 };

@@ -18,10 +18,12 @@ void watch_start(struct session *session)
 	list_append(&session->server->watchers, &session->link_watch);
 }
 
-static void tell(struct server *server, const struct session *about, const struct item *item, bool added)
+static void tell(
+	struct server *server, const struct session *about, const struct item *item, bool added)
 {
 	static uint8_t buf[4096];
-	static struct scratch scratch; /* the server's is in use by the request that changed something */
+	static struct scratch
+		scratch; /* the server's is in use by the request that changed something */
 	struct frame_header header = {
 		.magic = FRAME_MAGIC,
 		.version = VSD_VERSION_MAX,
@@ -39,7 +41,7 @@ static void tell(struct server *server, const struct session *about, const struc
 	if (!change.item)
 		return;
 	n = frame_pack(buf, sizeof(buf), &header, &change.base);
-	list_for_each_safe(pos, &server->watchers) {
+	list_for_each_safe (pos, &server->watchers) {
 		struct session *watcher = container_of(pos, struct session, link_watch);
 
 		if (n > 0 && watcher != about && walk_may_see(watcher, watcher->admin, about))
@@ -54,12 +56,14 @@ void watch_object(const struct object *object, bool added)
 
 	if (list_empty(&context->server->watchers))
 		return;
-	list_for_each(pos, &context->attachments) {
-		const struct attachment *attachment = container_of(pos, struct attachment, link_context);
+	list_for_each (pos, &context->attachments) {
+		const struct attachment *attachment =
+			container_of(pos, struct attachment, link_context);
 
 		if (!attachment->session)
 			continue;
-		if (object->owner ? object->owner != attachment : object->session != attachment->session->id)
+		if (object->owner ? object->owner != attachment
+				  : object->session != attachment->session->id)
 			continue;
 		item_of_object(attachment->session, attachment->id, object, &item);
 		tell(context->server, attachment->session, &item, added);

@@ -107,7 +107,8 @@ static int charge_ends(struct wire *wire)
 	return 0;
 }
 
-static int place(struct server *server, struct wire *wire, struct pair *pair, struct process *payer)
+static int place(
+	struct server *server, struct wire *wire, struct pair *pair, struct process *payer)
 {
 	int r;
 
@@ -165,7 +166,8 @@ int wire_connect(struct server *server, struct qp *a, struct qp *b)
 	set_end(wire, side, a, b);
 	set_end(wire, !side, b, a);
 	set_lanes(wire, server->config->lane_slots,
-		a->attr.max_send_wr > b->attr.max_send_wr ? a->attr.max_send_wr : b->attr.max_send_wr);
+		a->attr.max_send_wr > b->attr.max_send_wr ? a->attr.max_send_wr
+							  : b->attr.max_send_wr);
 	r = charge_ends(wire);
 	if (r == 0)
 		r = place(server, wire, pair, NULL);
@@ -247,8 +249,8 @@ void wire_leave(struct wire *wire, struct qp *qp)
 	wire_check(wire);
 }
 
-static struct wire *wire_find(struct server *server, struct process *process, uint32_t segment_id, uint32_t index,
-			      uint32_t generation, unsigned *side)
+static struct wire *wire_find(struct server *server, struct process *process, uint32_t segment_id,
+	uint32_t index, uint32_t generation, unsigned *side)
 {
 	struct segment *segment = NULL;
 	struct wire *wire;
@@ -262,11 +264,12 @@ static struct wire *wire_find(struct server *server, struct process *process, ui
 	if (!wire || wire->place.generation != generation)
 		return NULL;
 	*side = segment ? segment_side(segment, process) : wire->ends[0].released;
-	return wire->ends[*side].released || wire->ends[*side].notice.kind == NOTICE_WIRE ? NULL : wire;
+	return wire->ends[*side].released || wire->ends[*side].notice.kind == NOTICE_WIRE ? NULL
+											  : wire;
 }
 
 int wire_release(struct server *server, struct process *process, uint32_t segment, uint32_t index,
-		 uint32_t generation)
+	uint32_t generation)
 {
 	unsigned side;
 	struct wire *wire = wire_find(server, process, segment, index, generation, &side);

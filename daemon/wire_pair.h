@@ -31,7 +31,7 @@ enum wire_kind {
 
 struct wire_end {
 	struct process *process; /* NULL: dead */
-	struct qp *qp;		 /* NULL: left, or a datagram wire */
+	struct qp *qp;           /* NULL: left, or a datagram wire */
 	struct notice notice;
 	struct charge charge;
 	uint32_t qpn, peer_qpn, peer_rq_psn;
@@ -57,7 +57,7 @@ void wire_leave(struct wire *wire, struct qp *qp);
  * -ENOENT: no such wire, or it was released already.
  */
 int wire_release(struct server *server, struct process *process, uint32_t segment, uint32_t index,
-		 uint32_t generation);
+	uint32_t generation);
 /* The process of this end is gone: it is released, the other one is told. */
 void wire_end_died(struct wire *wire, unsigned side, enum gone_reason reason);
 /* All wires inside @process are gone. */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define THREADS 2
+#define THREADS   2
 #define QUEUE_MAX 1024
 
 struct worker {

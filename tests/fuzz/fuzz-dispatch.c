@@ -55,7 +55,9 @@ static void sink_nothing(enum log_level level, const char *id, const char *text)
 static void set_up(void)
 {
 	log_set_sink(sink_nothing);
-	require(loop_new(&loop) == 0 && server_new(loop, config_new(), &backend_fake, &server) == 0, "no server");
+	require(loop_new(&loop) == 0 &&
+			server_new(loop, config_new(), &backend_fake, &server) == 0,
+		"no server");
 	server->private_daemon = true;
 	listener = (struct listener){ .server = server, .fd = -1 };
 }
@@ -71,7 +73,8 @@ static void drain(struct fuzz_client *client)
 		struct fdlist fds = FDLIST_NULL;
 
 		length = 0;
-		if (sock_recv(client->fd, frame, sizeof(frame), false, &fds, &length) < 0 || length == 0) {
+		if (sock_recv(client->fd, frame, sizeof(frame), false, &fds, &length) < 0 ||
+			length == 0) {
 			fdlist_deinit(&fds);
 			break;
 		}
@@ -201,10 +204,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* What was open goes in slices. */
 	for (unsigned i = 0; i < 8; i++)
 		loop_turn(loop, false);
-	require(server->n_sessions == 0 && server->n_contexts == 0, "sessions or contexts are left");
+	require(server->n_sessions == 0 && server->n_contexts == 0,
+		"sessions or contexts are left");
 	require(server->n_objects == 0 && backend_fake_objects() == 0, "objects are left");
-	require(server->n_wires == 0 && server->segments.count == 0 && !server->pairs, "wires are left");
-	require(server->processes.count == 0 && list_empty(&server->domains.domains), "charges are left");
+	require(server->n_wires == 0 && server->segments.count == 0 && !server->pairs,
+		"wires are left");
+	require(server->processes.count == 0 && list_empty(&server->domains.domains),
+		"charges are left");
 	renew();
 	return 0;
 }

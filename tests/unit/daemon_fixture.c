@@ -34,7 +34,8 @@ void fixture_setup(void)
 {
 	log_set_sink(sink_nothing);
 	ck_assert_int_eq(loop_new(&fixture_loop), 0);
-	ck_assert_int_eq(server_new(fixture_loop, config_new(), &backend_fake, &fixture_server), 0);
+	ck_assert_int_eq(
+		server_new(fixture_loop, config_new(), &backend_fake, &fixture_server), 0);
 	fixture_server->private_daemon = true;
 	for (unsigned i = 0; i < 2; i++)
 		listeners[i] = (struct listener){ .server = fixture_server, .fd = -1, .admin = i };
@@ -100,7 +101,8 @@ void client_request(struct client *client, unsigned opcode, const ProtobufCMessa
 	client_send(client, frame, (size_t)n);
 }
 
-int client_answer(struct client *client, const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply)
+int client_answer(
+	struct client *client, const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply)
 {
 	static uint8_t frame[VSD_ANSWER_MAX];
 	struct frame_header header;
@@ -123,12 +125,13 @@ int client_answer(struct client *client, const ProtobufCMessageDescriptor *type,
 	ck_assert_uint_eq(header.flags, FRAME_REPLY);
 	ck_assert_uint_eq(header.fds, client->fds.n);
 	if (header.status == 0 && type)
-		ck_assert_int_eq(frame_unpack_heap(type, frame + sizeof(header), header.length, reply), 0);
+		ck_assert_int_eq(
+			frame_unpack_heap(type, frame + sizeof(header), header.length, reply), 0);
 	return header.status;
 }
 
 int client_call(struct client *client, unsigned opcode, const ProtobufCMessage *request,
-		const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply)
+	const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply)
 {
 	client_request(client, opcode, request);
 	return client->gone ? -1 : client_answer(client, type, reply);
@@ -166,14 +169,16 @@ struct event_got client_event(struct client *client)
 	size_t length = 0;
 
 	fixture_turn();
-	if (sock_recv(client->events, frame, sizeof(frame), false, &event.fds, &length) < 0 || length == 0)
+	if (sock_recv(client->events, frame, sizeof(frame), false, &event.fds, &length) < 0 ||
+		length == 0)
 		return event;
 	ck_assert_int_eq(frame_parse(frame, length, &header), 0);
 	ck_assert_uint_eq(header.flags, FRAME_EVENT);
 	ck_assert_uint_eq(header.fds, event.fds.n);
 	event.opcode = header.opcode;
-	ck_assert_int_eq(frame_unpack_heap(event_type(header.opcode), frame + sizeof(header), header.length,
-				 &event.msg), 0);
+	ck_assert_int_eq(frame_unpack_heap(event_type(header.opcode), frame + sizeof(header),
+				 header.length, &event.msg),
+		0);
 	return event;
 }
 
@@ -201,7 +206,9 @@ void client_join(struct client *client)
 
 	client_connect(client, false);
 	hello(client);
-	ck_assert_int_eq(client_call(client, VSD__OP__OP_JOIN, &empty.base, &vsd__join_reply__descriptor, &reply), 0);
+	ck_assert_int_eq(client_call(client, VSD__OP__OP_JOIN, &empty.base,
+				 &vsd__join_reply__descriptor, &reply),
+		0);
 	client->peer = ((Vsd__JoinReply *)reply)->peer;
 	protobuf_c_message_free_unpacked(reply, NULL);
 	ck_assert_uint_eq(client->fds.n, 4);
@@ -217,7 +224,9 @@ static uint32_t lease(struct client *client, unsigned kind)
 	request.context = client->context;
 	request.kind = (Vsd__LeaseKind)kind;
 	request.count = 1;
-	ck_assert_int_eq(client_call(client, VSD__OP__OP_LEASE, &request.base, &vsd__lease_reply__descriptor, &reply), 0);
+	ck_assert_int_eq(client_call(client, VSD__OP__OP_LEASE, &request.base,
+				 &vsd__lease_reply__descriptor, &reply),
+		0);
 	first = ((Vsd__LeaseReply *)reply)->first;
 	protobuf_c_message_free_unpacked(reply, NULL);
 	return first;
@@ -246,8 +255,9 @@ void client_open(struct client *client)
 
 	client_join(client);
 	open.device = name;
-	ck_assert_int_eq(
-		client_call(client, VSD__OP__OP_CONTEXT_OPEN, &open.base, &vsd__context_reply__descriptor, &reply), 0);
+	ck_assert_int_eq(client_call(client, VSD__OP__OP_CONTEXT_OPEN, &open.base,
+				 &vsd__context_reply__descriptor, &reply),
+		0);
 	client->context = ((Vsd__ContextReply *)reply)->context;
 	protobuf_c_message_free_unpacked(reply, NULL);
 	pd.context = client->context;

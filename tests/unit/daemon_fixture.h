@@ -52,9 +52,10 @@ void client_send(struct client *client, const void *bytes, size_t length);
 /* A frame with this opcode and body; the serial is the next one. */
 void client_request(struct client *client, unsigned opcode, const ProtobufCMessage *request);
 /* Waits for an answer: its status, or -1 when the session is gone. @reply may be NULL; free it. */
-int client_answer(struct client *client, const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply);
+int client_answer(
+	struct client *client, const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply);
 int client_call(struct client *client, unsigned opcode, const ProtobufCMessage *request,
-		const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply);
+	const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply);
 /* True when the daemon has closed its end. */
 bool client_is_gone(struct client *client);
 /* The next event, opcode 0 when there is none. */

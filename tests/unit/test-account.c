@@ -35,7 +35,8 @@ START_TEST(over_the_limit_is_refused_with_the_slots_errno)
 	struct charge charge = CHARGE_NULL;
 
 	for (unsigned i = 0; i < SLOT_N; i++) {
-		ck_assert_int_eq(charge_take(&charge, account, (enum slot)i, 11), -slot_info[i].error);
+		ck_assert_int_eq(
+			charge_take(&charge, account, (enum slot)i, 11), -slot_info[i].error);
 		ck_assert_ptr_null(charge.account);
 		ck_assert_uint_eq(account->used[i], 0);
 	}

@@ -127,9 +127,10 @@ START_TEST(wrong_line_is_refused_by_name)
 	ck_assert_int_lt(read_text(refusals[_i].text), 0);
 	ck_assert_ptr_null(config);
 	snprintf(where, sizeof(where), "%s:%u: ", main_file, refusals[_i].line);
-	ck_assert_msg(strncmp(error, where, strlen(where)) == 0, "'%s' does not begin with '%s'", error, where);
-	ck_assert_msg(strstr(error + strlen(where), refusals[_i].why) != NULL, "'%s' does not say '%s'", error,
-		refusals[_i].why);
+	ck_assert_msg(strncmp(error, where, strlen(where)) == 0, "'%s' does not begin with '%s'",
+		error, where);
+	ck_assert_msg(strstr(error + strlen(where), refusals[_i].why) != NULL,
+		"'%s' does not say '%s'", error, refusals[_i].why);
 }
 END_TEST
 
@@ -333,11 +334,13 @@ START_TEST(manual_has_every_setting)
 	fclose(file);
 	for (unsigned i = 0; i < n_options; i++) {
 		snprintf(key, sizeof(key), ".It Cm %s", options[i].key);
-		ck_assert_msg(strstr(text, key) != NULL, "%s is not in the manual", options[i].key);
+		ck_assert_msg(
+			strstr(text, key) != NULL, "%s is not in the manual", options[i].key);
 	}
 	for (unsigned i = 0; i < SLOT_N; i++) {
 		snprintf(key, sizeof(key), ".It Cm %s", slot_info[i].name);
-		ck_assert_msg(strstr(text, key) != NULL, "%s is not in the manual", slot_info[i].name);
+		ck_assert_msg(
+			strstr(text, key) != NULL, "%s is not in the manual", slot_info[i].name);
 	}
 }
 END_TEST
@@ -348,7 +351,8 @@ int main(void)
 	TCase *tcase = harness_tcase(suite, "config");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_loop_test(tcase, wrong_line_is_refused_by_name, 0, (int)(sizeof(refusals) / sizeof(refusals[0])));
+	tcase_add_loop_test(tcase, wrong_line_is_refused_by_name, 0,
+		(int)(sizeof(refusals) / sizeof(refusals[0])));
 	tcase_add_test(tcase, nul_and_long_lines_are_refused);
 	tcase_add_test(tcase, too_many_devices_are_refused);
 	tcase_add_test(tcase, missing_file_is_an_error_unless_optional);

@@ -26,8 +26,8 @@ START_TEST(transitions)
 {
 	enum qp_state from = (enum qp_state)(_i / QP_STATES), to = (enum qp_state)(_i % QP_STATES);
 
-	ck_assert_msg(qp_state_follows(from, to) == follows(from, to), "%s to %s", qp_state_name(from),
-		qp_state_name(to));
+	ck_assert_msg(qp_state_follows(from, to) == follows(from, to), "%s to %s",
+		qp_state_name(from), qp_state_name(to));
 }
 END_TEST
 

@@ -40,7 +40,8 @@ START_TEST(every_request_has_a_row_and_no_event_has_one)
 	ck_assert_uint_eq(method->states & ~(SESSION_NEW | SESSION_READY | SESSION_JOINED), 0);
 	ck_assert_uint_le(method->fds, VSD_FDS_MAX);
 	/* The log calls it what the protocol calls it. */
-	ck_assert_int_eq(strncasecmp(method->name, op_value(_i)->name + 3, strlen(method->name) + 1), 0);
+	ck_assert_int_eq(
+		strncasecmp(method->name, op_value(_i)->name + 3, strlen(method->name) + 1), 0);
 }
 END_TEST
 
@@ -56,9 +57,10 @@ END_TEST
 START_TEST(hello_comes_first)
 {
 
-	struct frame_header header = { .magic = FRAME_MAGIC, .version = 1, .opcode = (uint16_t)op_value(_i)->value };
+	struct frame_header header = {
+		.magic = FRAME_MAGIC, .version = 1, .opcode = (uint16_t)op_value(_i)->value
+	};
 	struct client client;
-
 
 	if (!is_request(_i) || op_value(_i)->value == VSD__OP__OP_HELLO)
 		return;
@@ -97,7 +99,8 @@ START_TEST(other_versions_are_told_and_ended)
 	struct client client;
 
 	client_connect(&client, false);
-	ck_assert_int_eq(hello(&client, VSD_VERSION_MAX + 1, VSD_VERSION_MAX + 5), EPROTONOSUPPORT);
+	ck_assert_int_eq(
+		hello(&client, VSD_VERSION_MAX + 1, VSD_VERSION_MAX + 5), EPROTONOSUPPORT);
 	ck_assert(client_is_gone(&client));
 	client_close(&client);
 }
@@ -122,7 +125,8 @@ START_TEST(join_comes_before_contexts)
 	request.device = name;
 	client_connect(&client, false);
 	ck_assert_int_eq(hello(&client, 1, 1), 0);
-	ck_assert_int_eq(client_call(&client, VSD__OP__OP_CONTEXT_OPEN, &request.base, NULL, NULL), ENOTCONN);
+	ck_assert_int_eq(client_call(&client, VSD__OP__OP_CONTEXT_OPEN, &request.base, NULL, NULL),
+		ENOTCONN);
 	client_close(&client);
 }
 END_TEST
@@ -132,7 +136,8 @@ START_TEST(join_twice_is_refused)
 	struct client client;
 
 	client_join(&client);
-	ck_assert_int_eq(client_call(&client, VSD__OP__OP_JOIN, &empty.base, NULL, NULL), EALREADY);
+	ck_assert_int_eq(
+		client_call(&client, VSD__OP__OP_JOIN, &empty.base, NULL, NULL), EALREADY);
 	client_close(&client);
 }
 END_TEST
@@ -145,7 +150,8 @@ START_TEST(admin_methods_need_the_admin_socket)
 	client_join(&client);
 	request.session = client.session;
 	ck_assert_int_eq(client_call(&client, VSD__OP__OP_RELOAD, &empty.base, NULL, NULL), EPERM);
-	ck_assert_int_eq(client_call(&client, VSD__OP__OP_DISCONNECT, &request.base, NULL, NULL), EPERM);
+	ck_assert_int_eq(
+		client_call(&client, VSD__OP__OP_DISCONNECT, &request.base, NULL, NULL), EPERM);
 	client_close(&client);
 }
 END_TEST
@@ -171,9 +177,11 @@ START_TEST(admin_disconnects_a_client)
 	client_connect(&admin, true);
 	ck_assert_int_eq(hello(&admin, 1, 1), 0);
 	request.session = client.session + 1000;
-	ck_assert_int_eq(client_call(&admin, VSD__OP__OP_DISCONNECT, &request.base, NULL, NULL), ENOENT);
+	ck_assert_int_eq(
+		client_call(&admin, VSD__OP__OP_DISCONNECT, &request.base, NULL, NULL), ENOENT);
 	request.session = client.session;
-	ck_assert_int_eq(client_call(&admin, VSD__OP__OP_DISCONNECT, &request.base, NULL, NULL), 0);
+	ck_assert_int_eq(
+		client_call(&admin, VSD__OP__OP_DISCONNECT, &request.base, NULL, NULL), 0);
 	ck_assert(client_is_gone(&client));
 	client_close(&client);
 	client_close(&admin);
@@ -187,18 +195,39 @@ static const struct {
 	size_t body;
 } malformed[] = {
 	{ "wrong magic", { .magic = 1, .version = 1, .opcode = VSD__OP__OP_STATUS }, 0 },
-	{ "wrong version", { .magic = FRAME_MAGIC, .version = 9, .opcode = VSD__OP__OP_STATUS }, 0 },
+	{ "wrong version", { .magic = FRAME_MAGIC, .version = 9, .opcode = VSD__OP__OP_STATUS },
+		0 },
 	{ "version 0", { .magic = FRAME_MAGIC, .opcode = VSD__OP__OP_STATUS }, 0 },
 	{ "unknown opcode", { .magic = FRAME_MAGIC, .version = 1, .opcode = 63 }, 0 },
 	{ "event opcode", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__EV_WIRE }, 0 },
-	{ "reply", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .flags = FRAME_REPLY }, 0 },
-	{ "fds said", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .fds = 1 }, 0 },
-	{ "status said", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .status = 1 }, 0 },
-	{ "length too small", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS }, 4 },
-	{ "length too large", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .length = 9 }, 4 },
-	{ "body of another type", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .length = 4 }, 4 },
-	{ "missing fields", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_LEASE }, 0 },
-	{ "length of 4 GiB", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .length = UINT32_MAX }, 0 },
+	{ "reply",
+		{ .magic = FRAME_MAGIC,
+			.version = 1,
+			.opcode = VSD__OP__OP_STATUS,
+			.flags = FRAME_REPLY },
+		0 },
+	{ "fds said",
+		{ .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .fds = 1 },
+		0 },
+	{ "status said",
+		{ .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .status = 1 },
+		0 },
+	{ "length too small", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS },
+		4 },
+	{ "length too large",
+		{ .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .length = 9 },
+		4 },
+	{ "body of another type",
+		{ .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .length = 4 },
+		4 },
+	{ "missing fields", { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_LEASE },
+		0 },
+	{ "length of 4 GiB",
+		{ .magic = FRAME_MAGIC,
+			.version = 1,
+			.opcode = VSD__OP__OP_STATUS,
+			.length = UINT32_MAX },
+		0 },
 };
 
 START_TEST(malformed_frame_ends_its_session_only)
@@ -232,10 +261,15 @@ END_TEST
 
 START_TEST(fds_end_the_session)
 {
-	struct frame_header header = { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS };
+	struct frame_header header = {
+		.magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS
+	};
 	char control[CMSG_SPACE(sizeof(int))] = { 0 };
 	struct iovec iov = { .iov_base = &header, .iov_len = sizeof(header) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr msg = { .msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control) };
 	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
 	struct client client;
 	int fd = 0, before;
@@ -265,7 +299,8 @@ START_TEST(device_list_names_soft0)
 
 	client_join(&client);
 	ck_assert_int_eq(client_call(&client, VSD__OP__OP_DEVICE_LIST, &empty.base,
-				 &vsd__device_list_reply__descriptor, &reply), 0);
+				 &vsd__device_list_reply__descriptor, &reply),
+		0);
 	list = (const Vsd__DeviceListReply *)reply;
 	ck_assert_uint_eq(list->n_devices, 1);
 	ck_assert_str_eq(list->devices[0]->name, "soft0");
@@ -285,7 +320,8 @@ int main(void)
 	TCase *table = harness_tcase(suite, "table");
 	TCase *tcase = harness_tcase(suite, "dispatch");
 
-	tcase_add_loop_test(table, every_request_has_a_row_and_no_event_has_one, 0, (int)vsd__op__descriptor.n_values);
+	tcase_add_loop_test(table, every_request_has_a_row_and_no_event_has_one, 0,
+		(int)vsd__op__descriptor.n_values);
 	tcase_add_test(table, unknown_opcodes_have_no_row);
 	tcase_add_checked_fixture(tcase, fixture_setup, fixture_teardown);
 	tcase_add_loop_test(tcase, hello_comes_first, 0, (int)vsd__op__descriptor.n_values);

@@ -284,8 +284,15 @@ END_TEST
 static int make_all(void)
 {
 	int64_t made[] = {
-		pd(&a), td(&a), parent_domain(&a, a.pd, 0), mr(&a, a.pd, a.key), mw(&a, a.key + 256), cq(&a, 8),
-		srq(&a, 8, 0), ah(&a, 1), client_qp(&a, 2, a.qpn),
+		pd(&a),
+		td(&a),
+		parent_domain(&a, a.pd, 0),
+		mr(&a, a.pd, a.key),
+		mw(&a, a.key + 256),
+		cq(&a, 8),
+		srq(&a, 8, 0),
+		ah(&a, 1),
+		client_qp(&a, 2, a.qpn),
 	};
 	int failed = 0;
 
@@ -334,7 +341,8 @@ static int attach(struct client *client, const void *nonce, size_t n)
 
 	request.nonce.data = (uint8_t *)(uintptr_t)nonce;
 	request.nonce.len = n;
-	status = client_call(client, VSD__OP__OP_CONTEXT_ATTACH, &request.base, &vsd__context_reply__descriptor, &reply);
+	status = client_call(client, VSD__OP__OP_CONTEXT_ATTACH, &request.base,
+		&vsd__context_reply__descriptor, &reply);
 	if (status == 0) {
 		client->context = ((Vsd__ContextReply *)reply)->context;
 		protobuf_c_message_free_unpacked(reply, NULL);
@@ -349,8 +357,9 @@ static void open_again(struct client *client, uint8_t nonce[32])
 	char name[] = "soft0";
 
 	request.device = name;
-	ck_assert_int_eq(client_call(client, VSD__OP__OP_CONTEXT_OPEN, &request.base, &vsd__context_reply__descriptor,
-				 &reply), 0);
+	ck_assert_int_eq(client_call(client, VSD__OP__OP_CONTEXT_OPEN, &request.base,
+				 &vsd__context_reply__descriptor, &reply),
+		0);
 	client->context = ((Vsd__ContextReply *)reply)->context;
 	protobuf_c_message_free_unpacked(reply, NULL);
 	ck_assert_int_eq(pread(client->fds.fds[0], nonce, 32, 0), 32);
@@ -412,7 +421,8 @@ START_TEST(closed_context_takes_its_objects)
 	ck_assert_int_eq(make_all(), 0);
 	request.context = a.context;
 	ck_assert_int_eq(client_call(&a, VSD__OP__OP_CONTEXT_CLOSE, &request.base, NULL, NULL), 0);
-	ck_assert_int_eq(client_call(&a, VSD__OP__OP_CONTEXT_CLOSE, &request.base, NULL, NULL), EINVAL);
+	ck_assert_int_eq(
+		client_call(&a, VSD__OP__OP_CONTEXT_CLOSE, &request.base, NULL, NULL), EINVAL);
 	fixture_turn();
 	ck_assert_uint_eq(fixture_server->n_objects, 0);
 	ck_assert_uint_eq(fixture_server->n_contexts, 0);
@@ -425,7 +435,8 @@ START_TEST(unknown_device_is_refused)
 	char name[] = "soft\n\x01";
 
 	request.device = name;
-	ck_assert_int_eq(client_call(&a, VSD__OP__OP_CONTEXT_OPEN, &request.base, NULL, NULL), ENODEV);
+	ck_assert_int_eq(
+		client_call(&a, VSD__OP__OP_CONTEXT_OPEN, &request.base, NULL, NULL), ENODEV);
 }
 END_TEST
 

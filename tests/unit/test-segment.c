@@ -21,7 +21,9 @@ START_TEST(places_lie_inside_and_apart)
 
 	space_init(&space);
 	for (unsigned i = 0; i < 64; i++) {
-		ck_assert_int_eq(space_take(&space, lanes[i % 4][0], lanes[i % 4][1], &wire, &places[i]), 0);
+		ck_assert_int_eq(
+			space_take(&space, lanes[i % 4][0], lanes[i % 4][1], &wire, &places[i]),
+			0);
 		ck_assert_uint_ge(places[i].offset, end);
 		ck_assert_uint_eq(places[i].offset % 64, 0);
 		end = places[i].offset + VSD_WIRE_SIZE(lanes[i % 4][0], lanes[i % 4][1]);

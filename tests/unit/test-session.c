@@ -54,7 +54,9 @@ END_TEST
 /* Requests without end, answers never read: a bounded number is taken in, and another client is served. */
 START_TEST(answers_that_are_not_read_stop_the_requests)
 {
-	struct frame_header header = { .magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .serial = 1 };
+	struct frame_header header = {
+		.magic = FRAME_MAGIC, .version = 1, .opcode = VSD__OP__OP_STATUS, .serial = 1
+	};
 	struct client client, other;
 	struct session *session;
 	unsigned sent = 0, same = 0;
@@ -119,11 +121,14 @@ START_TEST(watcher_is_told_of_what_comes_and_goes)
 		ProtobufCMessage *msg;
 		const Vsd__EvChange *change;
 
-		ck_assert_int_eq(sock_recv(watcher.fd, frame, sizeof(frame), false, &watcher.fds, &length), 0);
+		ck_assert_int_eq(
+			sock_recv(watcher.fd, frame, sizeof(frame), false, &watcher.fds, &length),
+			0);
 		ck_assert_int_eq(frame_parse(frame, length, &header), 0);
 		ck_assert_uint_eq(header.opcode, VSD__OP__EV_CHANGE);
-		ck_assert_int_eq(frame_unpack_heap(&vsd__ev_change__descriptor, frame + sizeof(header), header.length,
-					 &msg), 0);
+		ck_assert_int_eq(frame_unpack_heap(&vsd__ev_change__descriptor,
+					 frame + sizeof(header), header.length, &msg),
+			0);
 		change = (const Vsd__EvChange *)msg;
 		ck_assert_int_eq(change->added, added);
 		ck_assert_int_eq(change->item->type, VSD__OBJECT_TYPE__OBJ_PD);
@@ -161,7 +166,8 @@ START_TEST(death_counts_though_the_socket_lives)
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	client.fd = pair[1];
 	cred.pid = child;
-	ck_assert_int_eq(session_new(fixture_server, &listener, pair[0], pidfd, &cred, &session), 0);
+	ck_assert_int_eq(
+		session_new(fixture_server, &listener, pair[0], pidfd, &cred, &session), 0);
 	fixture_turn();
 	ck_assert_uint_eq(fixture_server->n_sessions, 1);
 	close(hold[1]);
@@ -215,9 +221,12 @@ START_TEST(listings_are_for_ones_own_domain)
 	ck_assert_int_eq(client_call(&client, VSD__OP__OP_LIST, &request.base, NULL, NULL), EPERM);
 	request.all = 0;
 	request.page = 3;
-	ck_assert_int_eq(client_call(&client, VSD__OP__OP_LIST, &request.base, NULL, NULL), EINVAL);
+	ck_assert_int_eq(
+		client_call(&client, VSD__OP__OP_LIST, &request.base, NULL, NULL), EINVAL);
 	request.page = 0;
-	ck_assert_int_eq(client_call(&client, VSD__OP__OP_LIST, &request.base, &vsd__list_reply__descriptor, &reply), 0);
+	ck_assert_int_eq(client_call(&client, VSD__OP__OP_LIST, &request.base,
+				 &vsd__list_reply__descriptor, &reply),
+		0);
 	/* The client, its context, a PD and a CQ. */
 	ck_assert_uint_eq(((Vsd__ListReply *)reply)->n_items, 4);
 	ck_assert(!((Vsd__ListReply *)reply)->has_next_page);
@@ -245,8 +254,9 @@ START_TEST(pages_show_everything_once)
 		ProtobufCMessage *msg;
 		Vsd__ListReply *reply;
 
-		ck_assert_int_eq(
-			client_call(&client, VSD__OP__OP_LIST, &request.base, &vsd__list_reply__descriptor, &msg), 0);
+		ck_assert_int_eq(client_call(&client, VSD__OP__OP_LIST, &request.base,
+					 &vsd__list_reply__descriptor, &msg),
+			0);
 		reply = (Vsd__ListReply *)msg;
 		for (size_t i = 0; i < reply->n_items; i++) {
 			ck_assert_uint_lt(reply->items[i]->handle, sizeof(seen));
@@ -257,7 +267,8 @@ START_TEST(pages_show_everything_once)
 		request.page = reply->has_next_page ? reply->next_page : 0;
 		pages++;
 		/* What goes meanwhile does no harm. */
-		ck_assert_int_eq(client_destroy(&client, VSD__OBJECT_TYPE__OBJ_PD, PDS + 3 - pages), 0);
+		ck_assert_int_eq(
+			client_destroy(&client, VSD__OBJECT_TYPE__OBJ_PD, PDS + 3 - pages), 0);
 		protobuf_c_message_free_unpacked(msg, NULL);
 	} while (request.page);
 	ck_assert_uint_gt(pages, 1);

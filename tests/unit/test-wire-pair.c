@@ -158,8 +158,9 @@ START_TEST(segment_comes_with_its_four_fds)
 	ck_assert_int_eq(fstat(event.fds.fds[0], &st), 0);
 	ck_assert_uint_eq((uint64_t)st.st_size, VSD_SEGMENT_SIZE);
 	ck_assert_uint_eq(st.st_mode & 07777, 0600);
-	ck_assert_int_eq(fcntl(event.fds.fds[0], F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL |
-			 (fcntl(event.fds.fds[0], F_GET_SEALS) & 0x20 /* F_SEAL_EXEC */));
+	ck_assert_int_eq(fcntl(event.fds.fds[0], F_GET_SEALS),
+		F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL |
+			(fcntl(event.fds.fds[0], F_GET_SEALS) & 0x20 /* F_SEAL_EXEC */));
 	flags = fcntl(event.fds.fds[2], F_GETFL);
 	ck_assert_int_eq(flags & O_ACCMODE, O_WRONLY);
 	ck_assert_int_ne(flags & O_NONBLOCK, 0);
@@ -189,8 +190,9 @@ START_TEST(mismatch_is_not_joined)
 	uint32_t qp = (uint32_t)client_qp(&b, mismatches[_i].type, b.qpn + 1);
 
 	ck_assert_int_eq(client_qp_connect(&a, qa, b.qpn + 1, 1), 0);
-	ck_assert_int_eq(
-		client_qp_connect(&b, qp, a.qpn + (uint32_t)mismatches[_i].dest, mismatches[_i].lid), 0);
+	ck_assert_int_eq(client_qp_connect(&b, qp, a.qpn + (uint32_t)mismatches[_i].dest,
+				 mismatches[_i].lid),
+		0);
 	expect_none(&a);
 	expect_none(&b);
 }
@@ -419,10 +421,12 @@ START_TEST(segment_can_be_asked_for_again)
 	ck_assert_int_eq(client_call(&a, VSD__OP__OP_SEGMENT_GET, &request.base, NULL, NULL), 0);
 	ck_assert_uint_eq(expect_segment(&a).segment, wa.segment);
 	client_open(&c);
-	ck_assert_int_eq(client_call(&c, VSD__OP__OP_SEGMENT_GET, &request.base, NULL, NULL), ENOENT);
+	ck_assert_int_eq(
+		client_call(&c, VSD__OP__OP_SEGMENT_GET, &request.base, NULL, NULL), ENOENT);
 	client_close(&c);
 	request.segment = 77;
-	ck_assert_int_eq(client_call(&a, VSD__OP__OP_SEGMENT_GET, &request.base, NULL, NULL), ENOENT);
+	ck_assert_int_eq(
+		client_call(&a, VSD__OP__OP_SEGMENT_GET, &request.base, NULL, NULL), ENOENT);
 }
 END_TEST
 
@@ -445,7 +449,8 @@ START_TEST(memfd_is_not_kept_for_long)
 	ck_assert(!segments_expire(fixture_server, loop_now()));
 	ck_assert_uint_eq(fixture_server->n_kept, 0);
 	request.segment = wa.segment;
-	ck_assert_int_eq(client_call(&a, VSD__OP__OP_SEGMENT_GET, &request.base, NULL, NULL), ESTALE);
+	ck_assert_int_eq(
+		client_call(&a, VSD__OP__OP_SEGMENT_GET, &request.base, NULL, NULL), ESTALE);
 	loop_set_clock(NULL);
 }
 END_TEST
@@ -528,7 +533,8 @@ int main(void)
 	tcase_add_test(tcase, one_side_alone_gets_nothing);
 	tcase_add_test(tcase, both_sides_get_segment_then_wire);
 	tcase_add_test(tcase, segment_comes_with_its_four_fds);
-	tcase_add_loop_test(tcase, mismatch_is_not_joined, 0, (int)(sizeof(mismatches) / sizeof(mismatches[0])));
+	tcase_add_loop_test(tcase, mismatch_is_not_joined, 0,
+		(int)(sizeof(mismatches) / sizeof(mismatches[0])));
 	tcase_add_loop_test(tcase, gid_must_match_when_given, 0, 2);
 	tcase_add_loop_test(tcase, reset_tells_the_other_end_only, RESET, RESET + 1);
 	tcase_add_loop_test(tcase, reset_tells_the_other_end_only, ERR, ERR + 1);
