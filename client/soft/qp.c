@@ -270,6 +270,12 @@ bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 	return true;
 }
 
+/* Its process closed the wire in good order; that it then ended is no news, as on a fabric. */
+static bool closed_by_peer(const struct wire *wire)
+{
+	return atomic_load(&wire->theirs->state) == ((uint64_t)wire->gen << 2 | VSD_HALF_CLOSED);
+}
+
 /*
  * What the peer sent before it went is still served. Of a dead process nothing more comes, so the lanes are emptied
  * here and now: there is at most a lane and a pool full of it.
@@ -283,7 +289,7 @@ void qp_wire_gone(struct soft_qp *qp, struct wire *wire, bool dead)
 		__atomic_store_n(&wire->peer_closed, true, __ATOMIC_RELAXED);
 		for (uint32_t i = 0; qp_turn(qp) && dead && i < wire->req_in.n + wire->resp_in.n;)
 			i++;
-		if (dead) {
+		if (dead && !closed_by_peer(wire)) {
 			struct requester *req = &qp->priv->req;
 
 			qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
