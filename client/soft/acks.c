@@ -322,6 +322,12 @@ static bool waits_unlinked(struct soft_qp *qp)
 static void unlinked_deadline(struct soft_qp *qp, uint64_t now)
 {
 	struct requester *req = &qp->priv->req;
+	const struct wire *wire = atomic_load(&qp->wire);
+
+	if (qp_is_rc(qp) && wire && atomic_load(&wire->pair->dead)) {
+		retry_exceeded(qp); /* nobody will come back */
+		return;
+	}
 
 	if (!qp_is_rc(qp)) {
 		if (!req->lost_at)

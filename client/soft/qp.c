@@ -270,10 +270,29 @@ bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 	return true;
 }
 
-/* Its process closed the wire in good order; that it then ended is no news, as on a fabric. */
-static bool closed_by_peer(const struct wire *wire)
+/*
+ * The peer's QP was closed before its process ended, as programs do that have finished, and nothing of ours waits for
+ * it: then the death is no news. On a fabric this QP would not notice, and its posted receives would not be flushed
+ * into the hands of a program that still counts its last completions.
+ */
+static bool parted_in_peace(struct soft_qp *qp, const struct wire *wire)
 {
-	return atomic_load(&wire->theirs->state) == ((uint64_t)wire->gen << 2 | VSD_HALF_CLOSED);
+	const struct requester *req = &qp->priv->req;
+
+	return atomic_load(&wire->theirs->state) == ((uint64_t)wire->gen << 2 | VSD_HALF_CLOSED) &&
+	       req->una == req->head;
+}
+
+static void peer_died(struct soft_qp *qp, const struct wire *wire)
+{
+	struct requester *req = &qp->priv->req;
+
+	if (qp_state(qp) == IBV_QPS_ERR || parted_in_peace(qp, wire))
+		return;
+	qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
+	if (req->una != req->head)
+		requester_fail(qp, swqe_at(req, req->una), IBV_WC_RETRY_EXC_ERR);
+	qp_settle(qp, true);
 }
 
 /*
@@ -289,14 +308,8 @@ void qp_wire_gone(struct soft_qp *qp, struct wire *wire, bool dead)
 		__atomic_store_n(&wire->peer_closed, true, __ATOMIC_RELAXED);
 		for (uint32_t i = 0; qp_turn(qp) && dead && i < wire->req_in.n + wire->resp_in.n;)
 			i++;
-		if (dead && !closed_by_peer(wire)) {
-			struct requester *req = &qp->priv->req;
-
-			qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
-			if (qp_state(qp) != IBV_QPS_ERR && req->una != req->head)
-				requester_fail(qp, swqe_at(req, req->una), IBV_WC_RETRY_EXC_ERR);
-			qp_settle(qp, true);
-		}
+		if (dead)
+			peer_died(qp, wire);
 	}
 	soft_unlock(&qp->rq_lock);
 	soft_unlock(&qp->sq_lock);

@@ -343,6 +343,21 @@ START_TEST(a_dead_peer_fails_the_oldest_and_flushes_the_rest)
 }
 END_TEST
 
+START_TEST(a_peer_that_closed_before_it_died_is_no_news)
+{
+	pair_up(16);
+	loop_recv(a, 20, to_mr, to, 8);
+	loop_state(b, IBV_QPS_RESET);
+	qp_wire_gone(a, atomic_load(&a->wire), true);
+	for (int i = 0; i < 100; i++)
+		ck_assert(nothing(recv_cq));
+	ck_assert_int_eq(atomic_load(&a->state), IBV_QPS_RTS);
+	atomic_store(&atomic_load(&a->wire)->pair->dead, true);
+	ck_assert_int_eq(send_one(1, 8), 0);
+	loop_expect(send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+}
+END_TEST
+
 START_TEST(what_a_peer_sent_before_it_went_still_comes)
 {
 	options.type = IBV_QPT_UC;
@@ -437,6 +452,7 @@ int main(void)
 	tcase_add_test(tcase, fence_waits_for_reads);
 	tcase_add_test(tcase, drained_sqd_says_so);
 	tcase_add_test(tcase, a_dead_peer_fails_the_oldest_and_flushes_the_rest);
+	tcase_add_test(tcase, a_peer_that_closed_before_it_died_is_no_news);
 	tcase_add_test(tcase, what_a_peer_sent_before_it_went_still_comes);
 	tcase_add_loop_test(tcase, a_qp_connected_to_itself, 0, 2);
 	tcase_add_test(tcase, the_new_interface_posts_all_or_nothing);
