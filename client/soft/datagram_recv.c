@@ -99,6 +99,16 @@ static bool legal(const struct wire *wire, const struct vsd_req *head, uint64_t 
 	       head->len >= grh && head->len - grh <= QP_UD_MTU && head->msn == (uint32_t)expected;
 }
 
+/* The map page says whose a QP number is. A process that is gone has none there any more; what it sent before is its. */
+static bool source_is_peers(struct wire *wire, uint32_t qpn)
+{
+	uint32_t owner = rt_qpn_owner(qpn), range = (qpn >> VSD_MAP_SHIFT) + 1;
+
+	if (owner == wire->pair->peer)
+		wire->src_range = range;
+	return owner == wire->pair->peer || (owner == 0 && wire->src_range == range);
+}
+
 /* Only the thread that holds the runtime's progress comes here. The count of what was received is the wire's acked. */
 bool datagram_service(struct wire *wire)
 {
@@ -122,7 +132,7 @@ bool datagram_service(struct wire *wire)
 		}
 		struct soft_qp *dst = NULL;
 
-		if (rt_qpn_owner(head.ud.src_qpn) == wire->pair->peer)
+		if (source_is_peers(wire, head.ud.src_qpn))
 			dst = rt_qp_get(head.ud.dst_qpn);
 		if (dst) {
 			datagram_deliver(dst, &head, wire_req_payload(wire, &head, inline_payload));

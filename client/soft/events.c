@@ -233,11 +233,7 @@ static void on_wire_gone(struct control_event *in)
 		early_drop(event);
 		return;
 	}
-	__atomic_store_n(&wire->peer_closed, true, __ATOMIC_RELAXED);
-	if (wire->qp)
-		qp_wire_gone(wire->qp, wire, event->reason != VSD__GONE_REASON__GONE_CLOSED);
-	else
-		datagram_gone(wire);
+	wire_gone(wire, event->reason != VSD__GONE_REASON__GONE_CLOSED);
 }
 
 static void on_peer_gone(struct control_event *in)

@@ -238,12 +238,8 @@ void pair_died(struct pair *pair)
 	for (uint32_t i = 0; i < pair->priv->n_wires; i++) {
 		struct wire *wire = pair->priv->wires[i];
 
-		if (!wire || atomic_load(&wire->released))
-			continue;
-		if (wire->qp)
-			qp_wire_gone(wire->qp, wire, true);
-		else
-			datagram_gone(wire);
+		if (wire && !atomic_load(&wire->released))
+			wire_gone(wire, true);
 	}
 }
 

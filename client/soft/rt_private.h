@@ -195,6 +195,8 @@ int wire_make(struct pair *pair, const Vsd__EvWire *event, struct wire **wire);
 /* -ENXIO: the segment is not there (yet). */
 int wire_attach(const Vsd__EvWire *event);
 struct wire *wire_find(uint32_t segment, uint32_t index, uint32_t gen, uint32_t local_qpn);
+/* The other end is gone; dead: with its process. Progress lock held. */
+void wire_gone(struct wire *wire, bool dead);
 /* Frees released wires. Progress lock held. */
 void wire_collect(void);
 

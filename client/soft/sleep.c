@@ -18,11 +18,14 @@
 #include <sys/eventfd.h>
 #include <sys/poll.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client/control/control.h"
 #include "client/soft/count.h"
 #include "client/soft/rt_private.h"
+
+#define WAIT_MAX_MS 1000
 
 /* epoll data of our own fds; anything else is a pair, by its pidfd. */
 enum { ON_WAKE = 1, ON_TIMER = 2, ON_EVENTS = 4, ON_KICK = 8, ON_MAX = 16 };
@@ -320,13 +323,39 @@ static void drain_wake(void)
 		;
 }
 
-/* Waits for the next things to do. */
+/* The program closed our fds (closefrom): their numbers are the program's now. Peers reach this process by its ticks. */
+static void fds_lost(void)
+{
+	bool entered = rt_enter();
+
+	pthread_mutex_lock(&rt.arm_lock);
+	rt.epoll = rt.wake = rt.timer = rt.kick = rt.events = -1;
+	pthread_mutex_unlock(&rt.arm_lock);
+	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next)
+		pair->pidfd = pair->kick = -1;
+	rt_leave(entered);
+	control_debug("the program closed fds of the library");
+}
+
+static unsigned tick_without_fds(void)
+{
+	struct timespec tick = { .tv_nsec = TICK_NS };
+
+	if (rt.epoll >= 0)
+		fds_lost();
+	nanosleep(&tick, NULL);
+	return ON_TIMER;
+}
+
+/* Waits for the next things to do, and a second at most: a wait that already sleeps does not notice that its fds go. */
 static unsigned wait_for_work(void)
 {
 	struct epoll_event events[16];
-	int n = epoll_wait(rt.epoll, events, 16, -1);
-	unsigned what = 0;
+	int n = epoll_wait(rt.epoll, events, 16, WAIT_MAX_MS);
+	unsigned what = n == 0 ? ON_TIMER : 0;
 
+	if (n < 0 && errno != EINTR)
+		return tick_without_fds();
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.u64 < ON_MAX) {
 			what |= (unsigned)events[i].data.u64;
