@@ -11,11 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A list that we gave out; `array` is the program's. */
+/*
+ * A list that we gave out. The array is an allocation of its own, as rdma-core's is: programs (qperf) hand it to
+ * free(), and their devices must stay good. Such a list stays here until its address comes up again.
+ */
 struct device_list {
 	struct device_list *next;
-	struct ibv_device **real;
-	struct ibv_device *array[];
+	struct ibv_device **real, **array;
+	size_t n_held;
+	struct abi_device *held[];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -136,12 +140,53 @@ static size_t real_count(struct ibv_device **real)
 	return n;
 }
 
+/* Under the lock. */
+static struct device_list *list_take_locked(struct ibv_device **array)
+{
+	struct device_list **p = &lists;
+
+	while (*p && (*p)->array != array)
+		p = &(*p)->next;
+
+	struct device_list *list = *p;
+
+	if (!list)
+		return NULL;
+	*p = list->next;
+	for (size_t i = 0; i < list->n_held; i++)
+		device_unref_locked(list->held[i]);
+	return list;
+}
+
+static struct device_list *list_take(struct ibv_device **array)
+{
+	pthread_mutex_lock(&lock);
+
+	struct device_list *list = list_take_locked(array);
+
+	pthread_mutex_unlock(&lock);
+	return list;
+}
+
+static struct device_list *list_new(size_t n_real, size_t n_soft)
+{
+	struct device_list *list = calloc(1, sizeof(*list) + n_soft * sizeof(list->held[0]));
+
+	if (!list)
+		return NULL;
+	list->array = calloc(n_real + n_soft + 1, sizeof(list->array[0]));
+	if (!list->array) {
+		free(list);
+		return NULL;
+	}
+	return list;
+}
+
 /* Real devices first: a program that takes the first device takes what it took before verbsd. */
 static struct device_list *list_make(struct ibv_device **real, Vsd__DeviceListReply *soft, int *num)
 {
 	size_t n_real = real_count(real), n_soft = soft ? soft->n_devices : 0, n = 0;
-	struct device_list *list =
-		calloc(1, sizeof(*list) + (n_real + n_soft + 1) * sizeof(list->array[0]));
+	struct device_list *list = list_new(n_real, n_soft), *stale;
 
 	if (!list)
 		return NULL;
@@ -149,16 +194,22 @@ static struct device_list *list_make(struct ibv_device **real, Vsd__DeviceListRe
 	for (size_t i = 0; i < n_real; i++)
 		list->array[n++] = real[i];
 	pthread_mutex_lock(&lock);
+	stale = list_take_locked(list->array);
 	for (size_t i = 0; i < n_soft; i++) {
 		struct abi_device *d =
 			soft->devices[i]->soft ? device_get(&soft->devices[i]) : NULL;
 
-		if (d)
+		if (d) {
+			list->held[list->n_held++] = d;
 			list->array[n++] = &d->dev;
+		}
 	}
 	list->next = lists;
 	lists = list;
 	pthread_mutex_unlock(&lock);
+	if (stale && stale->real)
+		REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", stale->real);
+	free(stale);
 	if (num)
 		*num = (int)n;
 	return list;
@@ -201,30 +252,6 @@ VERBS_API struct ibv_device **ibv_get_device_list(int *num)
 	return list->array;
 }
 
-static struct device_list *list_take(struct ibv_device **array)
-{
-	pthread_mutex_lock(&lock);
-
-	struct device_list **p = &lists;
-
-	while (*p && (*p)->array != array)
-		p = &(*p)->next;
-
-	struct device_list *list = *p;
-
-	if (list) {
-		*p = list->next;
-		for (size_t i = 0; list->array[i]; i++) {
-			struct abi_device *d = device_find(list->array[i]);
-
-			if (d)
-				device_unref_locked(d);
-		}
-	}
-	pthread_mutex_unlock(&lock);
-	return list;
-}
-
 VERBS_API void ibv_free_device_list(struct ibv_device **array)
 {
 	struct device_list *list = array && !real_inside() ? list_take(array) : NULL;
@@ -235,6 +262,7 @@ VERBS_API void ibv_free_device_list(struct ibv_device **array)
 	}
 	if (list->real)
 		REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", list->real);
+	free(list->array);
 	free(list);
 }
 
