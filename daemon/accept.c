@@ -78,6 +78,7 @@ static bool may_connect(const struct server *server, int fd, const struct ucred 
 	if (server->private_daemon && !server->config->connect_users.set &&
 		!server->config->connect_groups.set)
 		return false;
+	/* cppcheck-suppress nullPointer ; asks for the size */
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &n) < 0 && errno == ERANGE &&
 		n <= GROUPS_MAX * sizeof(gid_t))
 		groups = malloc(n + sizeof(gid_t));
@@ -173,6 +174,7 @@ static void incoming(void *data, unsigned ready)
 
 	(void)ready;
 	for (unsigned i = 0; i < ACCEPT_BUDGET; i++) {
+		/* cppcheck-suppress nullPointer ; nobody asks for the address */
 		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||

@@ -15,7 +15,6 @@ void device_default(struct device_config *device, const char *name, unsigned n)
 {
 	char why[128];
 
-	/* Compared byte by byte at a reload. */
 	memset(device, 0, sizeof(*device));
 	strncpy(device->name, name, CONFIG_NAME_MAX);
 	for (unsigned i = 0; i < n_options; i++) {

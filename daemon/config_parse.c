@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
-#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 
 #include "daemon/cleanup.h"
 #include "daemon/log.h"
+#include "daemon/names.h"
 #include "daemon/options.h"
 
 #define LINE_MAX_BYTES 1024
@@ -121,9 +121,7 @@ static int section_limits(struct parser *parser, const char *name)
 	static uint32_t ignored;
 	struct config *config = parser->config;
 	struct user_limits *users;
-	const struct passwd *passwd;
-	unsigned long uid;
-	char *end;
+	uint32_t uid;
 
 	if (!*name) {
 		parser->limit = config->limit;
@@ -131,9 +129,7 @@ static int section_limits(struct parser *parser, const char *name)
 		parser->target = config->limit;
 		return 0;
 	}
-	passwd = getpwnam(name);
-	uid = passwd ? passwd->pw_uid : strtoul(name, &end, 10);
-	if (!passwd && (!isdigit((unsigned char)*name) || *end || uid >= UINT32_MAX))
+	if (name_to_uid(name, &uid) < 0)
 		return wrong(parser, "no user '%s'", name);
 	for (unsigned i = 0; i <= config->n_users; i++) {
 		if (i == config->n_users) {
@@ -148,7 +144,7 @@ static int section_limits(struct parser *parser, const char *name)
 			parser->limit = config->users[i].limit;
 			parser->set = &config->users[i].set;
 			/* The array may move: what tells one user from another is the uid. */
-			parser->target = (void *)(uintptr_t)(uid * 2 + 1);
+			parser->target = (void *)((uintptr_t)uid * 2 + 1);
 			return 0;
 		}
 	}
@@ -378,7 +374,7 @@ static int check_devices(struct parser *parser)
 int config_read(
 	const char *path, bool optional, struct config **config, char *error, unsigned size)
 {
-	CLEANUP_FREE struct parser *parser = calloc(1, sizeof(*parser));
+	struct parser *parser = calloc(1, sizeof(*parser));
 	struct config *made = config_new();
 	int r = -ENOMEM;
 
@@ -391,6 +387,7 @@ int config_read(
 		if (r == 0)
 			r = check_devices(parser);
 	}
+	free(parser);
 	if (r < 0) {
 		config_free(made);
 		return r;

@@ -118,7 +118,7 @@ int op_list(struct call *call)
 {
 	const Vsd__ListRequest *request = (const void *)call->request;
 	struct session *session = call->session;
-	struct listing listing;
+	struct listing listing = { .page = 0 };
 	struct walk walk;
 	struct page page = { .scratch = &call->server->scratch };
 	int r = listing_begin(session, request, &listing);

@@ -7,14 +7,13 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <grp.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/config.h"
+#include "daemon/names.h"
 
 static const char *const words_switch[] = { "off", "on", NULL };
 static const char *const words_connect[] = { "domain", "any", NULL };
@@ -174,34 +173,6 @@ static int apply_bool(
 	return 0;
 }
 
-static int find_user(const char *name, uint32_t *id)
-{
-	const struct passwd *passwd = getpwnam(name);
-	uint64_t n;
-
-	if (passwd)
-		*id = passwd->pw_uid;
-	else if (parse_number(name, &n) == 0 && n < UINT32_MAX)
-		*id = (uint32_t)n;
-	else
-		return -ENOENT;
-	return 0;
-}
-
-static int find_group(const char *name, uint32_t *id)
-{
-	const struct group *group = getgrnam(name);
-	uint64_t n;
-
-	if (group)
-		*id = group->gr_gid;
-	else if (parse_number(name, &n) == 0 && n < UINT32_MAX)
-		*id = (uint32_t)n;
-	else
-		return -ENOENT;
-	return 0;
-}
-
 static int add_id(struct id_list *list, uint32_t id)
 {
 	uint32_t *ids = reallocarray(list->ids, list->n + 1, sizeof(*ids));
@@ -217,7 +188,7 @@ static int apply_ids(
 	const struct option *option, void *target, const char *value, char *why, unsigned size)
 {
 	struct id_list *list = (struct id_list *)(void *)((char *)target + option->offset);
-	int (*find)(const char *name, uint32_t *id) = option->min ? find_group : find_user;
+	int (*find)(const char *name, uint32_t *id) = option->min ? name_to_gid : name_to_uid;
 	struct id_list made = { .set = true };
 	char copy[1024], *save = NULL;
 	uint32_t id;

@@ -7,13 +7,13 @@
 #include "daemon/stats.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/cleanup.h"
 #include "daemon/fd.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
@@ -49,17 +49,27 @@ static bool is_alive(const struct session *session)
 	return session->pidfd >= 0 && poll(&pollfd, 1, 0) == 0;
 }
 
+static ssize_t read_bytes(const char *path, char *bytes, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, bytes, size);
+	close(fd);
+	return n;
+}
+
 /* A file of /proc/PID, escaped, without the end of its last line. */
 static void read_proc(pid_t pid, const char *name, char *text, size_t size)
 {
-	CLEANUP_CLOSE int fd = -1;
 	char path[64], bytes[512];
 	ssize_t n;
 
 	text[0] = '\0';
 	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, bytes, sizeof(bytes));
+	n = read_bytes(path, bytes, sizeof(bytes));
 	if (n <= 0)
 		return;
 	if (bytes[n - 1] == '\n')

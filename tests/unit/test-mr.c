@@ -305,7 +305,7 @@ static const struct {
 	{ "before it", 0x6ff00, 10, IBV_ACCESS_REMOTE_READ, ALL, MW_KEY + 1, -ERANGE },
 	{ "region without binding", 0x70000, 1, IBV_ACCESS_REMOTE_READ, ALL & ~IBV_ACCESS_MW_BIND, MW_KEY + 1, -EACCES },
 	{ "writes to what is read-only", 0x70000, 1, IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_MW_BIND, MW_KEY + 1, -EACCES },
-	{ "unknown access", 0x70000, 1, IBV_ACCESS_LOCAL_WRITE, ALL, MW_KEY + 1, -EINVAL },
+	{ "unknown access", 0x70000, 1, IBV_ACCESS_ON_DEMAND, ALL, MW_KEY + 1, -EINVAL },
 	{ "another key's index", 0x70000, 1, IBV_ACCESS_REMOTE_READ, ALL, MW_KEY + 0x100, -EINVAL },
 };
 
