@@ -20,6 +20,7 @@
 #include "daemon/cleanup.h"
 #include "daemon/fd.h"
 #include "daemon/log.h"
+#include "daemon/refuse.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 
@@ -146,10 +147,11 @@ int server_adopt(
 		.gid = ucred.gid,
 		.pidns = get_pidns(ucred.pid),
 	};
+	refuse_clear();
 	r = session_new(server, listener, fd_steal(&owned), pidfd, &cred, session);
 	if (r < 0)
 		return refused(
-			server, r, &ucred, r == -EAGAIN ? "quota of sessions" : strerror(-r));
+			server, r, &ucred, refuse_is_quota() ? refuse_reason() : strerror(-r));
 	if (server->idle)
 		server->idle(server);
 	return 0;

@@ -17,6 +17,7 @@
 const struct slot_info slot_info[SLOT_N] = {
 	/*			  key			errno	default		bound */
 	[SLOT_SESSIONS]	      = { "sessions",		EAGAIN,	8192,		1 << 20 },
+	[SLOT_FDS]	      = { "fds",		ENFILE,	1 << 20,	1 << 20 },
 	[SLOT_CONTEXTS]	      = { "contexts",		ENOMEM,	16384,		1 << 20 },
 	[SLOT_PDS]	      = { "pds",		ENOMEM,	65536,		1 << 24 },
 	[SLOT_TDS]	      = { "tds",		ENOMEM,	65536,		1 << 24 },

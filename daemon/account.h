@@ -10,6 +10,7 @@
 
 enum slot {
 	SLOT_SESSIONS,
+	SLOT_FDS,
 	SLOT_CONTEXTS,
 	SLOT_PDS,
 	SLOT_TDS,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/fd.h"
 #include "daemon/options.h"
 
 void device_default(struct device_config *device, const char *name, unsigned n)
@@ -61,6 +62,9 @@ void config_limits(const struct config *config, uid_t uid, uint64_t *limit)
 				limit[slot] = user->limit[slot];
 		}
 	}
+	/* Whatever is configured, nobody alone can take all that the daemon may open. */
+	if (limit[SLOT_FDS] > fd_limit() / 2)
+		limit[SLOT_FDS] = fd_limit() / 2;
 }
 
 static bool has(const struct id_list *list, uint32_t id)

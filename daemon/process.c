@@ -31,7 +31,9 @@
 /* Unread notices with fds in one event socket: what is in flight counts against the limit of our uid. */
 #define FDS_UNREAD_MAX 8
 /* Doubled each time, so that many who read nothing cost little. */
-#define RETRY_MS     5
+#define RETRY_MS 5
+/* Event socket, page, kick pipe. */
+#define PROCESS_FDS  3
 #define RETRY_MAX_MS 640
 /* Requests of one client on its event socket in one turn of the loop. */
 #define READ_BUDGET 16
@@ -156,9 +158,11 @@ static int set_up(struct process *process, struct fdlist *fds)
 
 	r = charge_take(
 		&process->charge, &process->domain->account, SLOT_SHARED_BYTES, VSD_PAGE_SIZE);
-	if (r < 0)
-		return r;
-	r = make_events(fds, &process->events);
+	if (r == 0)
+		r = charge_take(
+			&process->fds_charge, &process->domain->account, SLOT_FDS, PROCESS_FDS);
+	if (r == 0)
+		r = make_events(fds, &process->events);
 	if (r == 0)
 		r = make_page(fds, &process->page);
 	if (r == 0)
@@ -187,6 +191,7 @@ static void tear_down(struct process *process)
 	worker_close(server->worker, process->page);
 	handle_table_deinit(&process->loops);
 	charge_release(&process->charge);
+	charge_release(&process->fds_charge);
 	domain_unref(process->domain);
 	free(process);
 }

@@ -48,7 +48,7 @@ struct process {
 	unsigned strangers;        /* pairs that processes of other domains made alone */
 	struct handle_table loops; /* wires inside this process */
 	uint32_t loop_generation;
-	struct charge charge;
+	struct charge charge, fds_charge;
 	bool broken; /* its event socket is */
 };
 

@@ -28,6 +28,8 @@
 
 /* Requests of one client in one turn of the loop. */
 #define READ_BUDGET 16
+/* Socket and pidfd. */
+#define SESSION_FDS 2
 
 static void update(struct session *session)
 {
@@ -173,6 +175,7 @@ static bool read_one(struct session *session)
 static void socket_ready(void *data, unsigned ready)
 {
 	struct session *session = data;
+	uint64_t start = loop_now();
 
 	if (ready & LOOP_WRITE)
 		session_flush(session);
@@ -180,7 +183,8 @@ static void socket_ready(void *data, unsigned ready)
 		if (!(ready & LOOP_READ) || session->state == SESSION_LOST ||
 			!list_empty(&session->out))
 			break;
-		if (!read_one(session))
+		/* Requests that take long, such as listings, are one a turn. */
+		if (!read_one(session) || loop_now() - start > 1)
 			break;
 	}
 	update(session);
@@ -207,6 +211,9 @@ static int set_up(struct session *session, const struct peer_cred *cred)
 	if (r == 0)
 		r = charge_take(&session->charge, &session->domain->account, SLOT_SESSIONS, 1);
 	if (r == 0)
+		r = charge_take(
+			&session->fds_charge, &session->domain->account, SLOT_FDS, SESSION_FDS);
+	if (r == 0)
 		r = watch_init(&session->socket, server->loop, session->fd, socket_ready, session);
 	if (r == 0)
 		r = watch_set(&session->socket, LOOP_READ);
@@ -225,6 +232,7 @@ static void tear_down(struct session *session)
 	cleanup_close(&session->fd);
 	cleanup_close(&session->pidfd);
 	charge_release(&session->charge);
+	charge_release(&session->fds_charge);
 	domain_unref(session->domain);
 	handle_table_deinit(&session->attachments);
 	free(session);

@@ -76,7 +76,7 @@ struct session {
 	unsigned events_waiting;            /* in @out */
 	struct list link_watch, link_stuck; /* in the server's lists, when it is there */
 	struct listing listing;
-	struct charge charge;
+	struct charge charge, fds_charge;
 	uint64_t since; /* loop_now() at connect */
 };
 

@@ -2,7 +2,7 @@
 /*
  * Whatever two clients may send to a server with the fake backend. The input is a list of records: which client, an
  * opcode, a length, a body; the header is made for it. Opcode 0xff sends the body as a whole frame, 0xfe makes the
- * backend's next call but (first byte of the body) fail, 0xfd kills the client. When all clients are gone, nothing may be left.
+ * backend's next call but (first byte of the body) fail, 0xfd kills the client, 0xfc sends the body on its event socket. When all clients are gone, nothing may be left.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -141,6 +141,24 @@ static void feed(struct fuzz_client *client, unsigned opcode, const uint8_t *bod
 		session_lost(client->session, GONE_DEAD);
 }
 
+/* The first byte is the opcode. */
+static void feed_events(struct fuzz_client *client, const uint8_t *body, size_t length)
+{
+	uint8_t frame[VSD_REQUEST_MAX];
+	struct frame_header header = {
+		.magic = FRAME_MAGIC, .version = VSD_VERSION_MAX, .serial = 1
+	};
+
+	if (client->events < 0 || length == 0)
+		return;
+	header.opcode = body[0];
+	header.length = (uint32_t)length - 1;
+	memcpy(frame, &header, sizeof(header));
+	memcpy(frame + sizeof(header), body + 1, length - 1);
+	(void)sock_send(client->events, frame, sizeof(header) + length - 1, NULL, false);
+	loop_turn(loop, false);
+}
+
 static void record(struct fuzz_client *client, unsigned opcode, const uint8_t *body, size_t length)
 {
 	if (!client->session)
@@ -153,7 +171,10 @@ static void record(struct fuzz_client *client, unsigned opcode, const uint8_t *b
 		client_kill(client);
 		return;
 	}
-	feed(client, opcode, body, length);
+	if (opcode == 0xfc)
+		feed_events(client, body, length);
+	else
+		feed(client, opcode, body, length);
 	drain(client);
 	loop_turn(loop, false);
 	if (!server_session(server, client->id))
