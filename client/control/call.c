@@ -52,6 +52,10 @@ int control_exchange(uint16_t op, const ProtobufCMessage *request,
 {
 	struct fdlist own = FDLIST_NULL, *list = fds ? fds : &own;
 	struct frame_header header;
+
+	if (type)
+		*reply = NULL;
+
 	int r = request_send(op, request);
 
 	if (r == -EMSGSIZE)
@@ -102,11 +106,11 @@ int control_call(uint16_t op, const ProtobufCMessage *request,
 
 int control_create(uint16_t op, const ProtobufCMessage *request, uint32_t *handle)
 {
-	ProtobufCMessage *reply;
+	ProtobufCMessage *reply = NULL;
 	int r = control_call(op, request, &vsd__object_reply__descriptor, &reply, NULL);
 
-	if (r < 0)
-		return r;
+	if (r < 0 || !reply)
+		return r < 0 ? r : -EPROTO;
 	*handle = ((Vsd__ObjectReply *)reply)->handle;
 	protobuf_c_message_free_unpacked(reply, NULL);
 	return 0;
@@ -128,20 +132,19 @@ int control_destroy(uint32_t context, Vsd__ObjectType type, uint32_t handle)
 int control_join(struct control_process *process)
 {
 	struct fdlist fds = FDLIST_NULL;
-	ProtobufCMessage *reply;
+	ProtobufCMessage *reply = NULL;
 	int r = control_call(
 		VSD__OP__OP_JOIN, NULL, &vsd__join_reply__descriptor, &reply, &fds);
 
-	if (r == -EMFILE)
-		protobuf_c_message_free_unpacked(reply, NULL);
-	if (r < 0)
-		goto drop;
-	process->peer = ((Vsd__JoinReply *)reply)->peer;
-	protobuf_c_message_free_unpacked(reply, NULL);
-	if (fds.n != 4) {
+	if (r == 0 && (!reply || fds.n != 4))
 		r = -EPROTO;
+	if (r < 0) {
+		/* There is a reply when fds were lost on this side, none when the daemon had none to give. */
+		protobuf_c_message_free_unpacked(reply, NULL);
 		goto drop;
 	}
+	process->peer = ((Vsd__JoinReply *)reply)->peer;
+	protobuf_c_message_free_unpacked(reply, NULL);
 	process->events = control_fd_high(fdlist_steal(&fds, 0));
 	process->page = control_fd_high(fdlist_steal(&fds, 1));
 	process->kick = control_fd_high(fdlist_steal(&fds, 2));

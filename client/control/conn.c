@@ -77,7 +77,7 @@ static void conn_forget(void)
 static int conn_hello(void)
 {
 	Vsd__HelloRequest request = VSD__HELLO_REQUEST__INIT;
-	ProtobufCMessage *reply;
+	ProtobufCMessage *reply = NULL;
 
 	request.min_version = VSD_VERSION_MIN;
 	request.max_version = VSD_VERSION_MAX;

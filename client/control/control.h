@@ -26,7 +26,8 @@ void control_close(void);
 
 /*
  * One request and its answer. @type NULL: the answer's body is empty. *@reply is the caller's, to be freed with
- * protobuf_c_message_free_unpacked(reply, NULL). @fds NULL: an answer with fds has them closed.
+ * protobuf_c_message_free_unpacked(reply, NULL). @fds NULL: an answer with fds has them closed. -EMFILE with a reply:
+ * the daemon did it, but the answer's fds were lost on this side; without one the daemon refused.
  */
 int control_call(uint16_t op, const ProtobufCMessage *request, const ProtobufCMessageDescriptor *type,
 		 ProtobufCMessage **reply, struct fdlist *fds);

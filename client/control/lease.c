@@ -51,7 +51,7 @@ static int ring_grow(struct lease *lease, size_t more)
 		return -EPROTO;
 
 	size_t size = lease->total + more;
-	uint32_t *ring = malloc(size * sizeof(*ring));
+	uint32_t *ring = calloc(size, sizeof(*ring));
 
 	if (!ring)
 		return -ENOMEM;
@@ -74,7 +74,7 @@ static void ring_put(struct lease *lease, uint32_t number)
 static int lease_more(struct lease *lease)
 {
 	Vsd__LeaseRequest request = VSD__LEASE_REQUEST__INIT;
-	ProtobufCMessage *message;
+	ProtobufCMessage *message = NULL;
 
 	request.context = lease->context;
 	request.kind = lease->kind;

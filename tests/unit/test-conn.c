@@ -15,7 +15,7 @@
 static struct fake_daemon fake;
 static int events[2]; /* the daemon's end, the client's end of the event socket */
 
-enum behaviour { ANSWER, REFUSE, WRONG_SERIAL, WRONG_OP, NOT_A_REPLY, CUT_BODY, HANG_UP };
+enum behaviour { ANSWER, REFUSE, REFUSE_FDS, WRONG_SERIAL, WRONG_OP, NOT_A_REPLY, CUT_BODY, HANG_UP };
 static _Atomic enum behaviour behaviour;
 
 static bool answer_join(int fd, const struct frame_header *header)
@@ -47,12 +47,15 @@ static bool handle(
 	struct fake_daemon *f, int fd, const struct frame_header *header, const void *body)
 {
 	struct frame_header wrong = *header;
+	enum behaviour now = behaviour;
 
-	switch (behaviour) {
+	switch (now) {
 	case ANSWER:
 		break;
 	case REFUSE:
 		return fake_reply(fd, header, EDQUOT, NULL, NULL);
+	case REFUSE_FDS:
+		return fake_reply(fd, header, EMFILE, NULL, NULL);
 	case WRONG_SERIAL:
 		wrong.serial++;
 		return answer_object(fd, &wrong);
@@ -211,6 +214,18 @@ START_TEST(after_join_a_lost_session_is_not_made_again)
 	ck_assert_int_eq(create(&h), -ENOTCONN);
 	ck_assert_int_eq(control_connect(), -ENOTCONN);
 	ck_assert_uint_eq(fake.sessions, 1);
+	process_close(&process);
+}
+END_TEST
+
+START_TEST(a_refused_join_can_be_tried_again)
+{
+	struct control_process process;
+
+	behaviour = REFUSE_FDS;
+	ck_assert_int_eq(control_join(&process), -EMFILE);
+	behaviour = ANSWER;
+	join(&process);
 	process_close(&process);
 }
 END_TEST
@@ -399,6 +414,7 @@ int main(void)
 	tcase_add_test(fds, a_closed_socket_is_noticed);
 	tcase_add_test(fds, a_number_that_is_anothers_now_is_left_alone);
 	tcase_add_test(fds, after_join_a_lost_session_is_not_made_again);
+	tcase_add_test(fds, a_refused_join_can_be_tried_again);
 	tcase_add_test(fds, destroying_without_a_daemon_succeeds);
 	tcase_add_test(fds, once_closed_it_can_be_opened_again);
 	tcase_add_test(event, events_are_read_without_waiting);
