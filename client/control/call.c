@@ -136,7 +136,7 @@ int control_join(struct control_process *process)
 	int r = control_call(
 		VSD__OP__OP_JOIN, NULL, &vsd__join_reply__descriptor, &reply, &fds);
 
-	if (r == 0 && (!reply || fds.n != 4))
+	if (r >= 0 && (!reply || fds.n != 4))
 		r = -EPROTO;
 	if (r < 0) {
 		/* There is a reply when fds were lost on this side, none when the daemon had none to give. */
