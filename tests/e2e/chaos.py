@@ -108,6 +108,7 @@ class Pair:
                 if line == "running\n":
                     break
                 if not line:
+                    self.signal()
                     raise RuntimeError("an end did not start: " + end.stderr.read())
         return lines
 
@@ -120,12 +121,16 @@ class Pair:
             return None, "", "hangs: " + stack
         return self.ends[end].returncode, out, err
 
-    def kill(self):
+    def signal(self):
         for end in self.ends:
             try:
                 os.killpg(end.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+
+    def kill(self):
+        self.signal()
+        for end in self.ends:
             end.wait()
             for f in end.stdout, end.stderr:
                 f.close()

@@ -130,6 +130,17 @@ static void set_up(struct traffic *t)
 		fail("ibv_create_qp");
 }
 
+static void post_recv(struct traffic *t)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)(t->memory + 3 * BLOCK), .length = BLOCK, .lkey = t->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = RECV, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	errno = ibv_post_recv(t->qp, &wr, &bad);
+	if (errno)
+		fail("ibv_post_recv");
+	t->recvs++;
+}
+
 static void connect_qp(struct traffic *t)
 {
 	struct ibv_port_attr port;
@@ -149,6 +160,8 @@ static void connect_qp(struct traffic *t)
 				    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
 	if (ibv_modify_qp(t->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
 		fail("to INIT");
+	for (int i = 0; i < DEPTH; i++)
+		post_recv(t);
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = t->peer.qpn, .rq_psn = t->peer.psn,
 		.max_dest_rd_atomic = 4, .min_rnr_timer = 12,
@@ -163,17 +176,6 @@ static void connect_qp(struct traffic *t)
 	if (ibv_modify_qp(t->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
 		fail("to RTS");
-}
-
-static void post_recv(struct traffic *t)
-{
-	struct ibv_sge sge = { .addr = (uintptr_t)(t->memory + 3 * BLOCK), .length = BLOCK, .lkey = t->mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = RECV, .sg_list = &sge, .num_sge = 1 }, *bad;
-
-	errno = ibv_post_recv(t->qp, &wr, &bad);
-	if (errno)
-		fail("ibv_post_recv");
-	t->recvs++;
 }
 
 /* Kinds and sizes in turn: small and large, inline descriptors and staged payload. */
@@ -380,8 +382,6 @@ int main(int argc, char **argv)
 		}
 		printf("child %d\n", (int)child);
 	}
-	for (int i = 0; i < DEPTH; i++)
-		post_recv(&t);
 	connect_qp(&t);
 	exchange(t.sock, &byte, &byte, 1);
 	printf("running\n");
