@@ -183,12 +183,11 @@ static int options_read(struct ctl *ctl, const struct command *command, int argc
 /* Beside the socket that was named: never another daemon's. */
 static const char *admin_beside(const char *socket)
 {
+	static char path[4096]; /* as long as the program lives */
 	const char *slash = strrchr(socket, '/');
-	char *path;
+	int n = snprintf(path, sizeof(path), "%.*sadmin.sock", slash ? (int)(slash - socket + 1) : 0, socket);
 
-	if (asprintf(&path, "%.*sadmin.sock", slash ? (int)(slash - socket + 1) : 0, socket) < 0)
-		return NULL;
-	return path;
+	return n < 0 || (size_t)n >= sizeof(path) ? NULL : path;
 }
 
 static int sockets_choose(struct ctl *ctl)
@@ -202,7 +201,7 @@ static int sockets_choose(struct ctl *ctl)
 		ctl->admin = admin;
 	if (!ctl->admin)
 		ctl->admin = admin_beside(ctl->socket);
-	return ctl->admin ? 0 : -ENOMEM;
+	return ctl->admin ? 0 : -ENAMETOOLONG;
 }
 
 static const struct command *command_find(const char *name)
