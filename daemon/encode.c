@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+#include "daemon/session.h"
+
 /* clang-format off */
 /* Optional numbers: where each stands on both sides. */
 #define FIELD32(bit, name)                                                              \
@@ -73,27 +75,36 @@ Vsd__Item *encode_item(
 	return out;
 }
 
-bool encode_counters(struct scratch *scratch, Vsd__Item *item, const struct process *process)
+static bool add_counter(struct scratch *scratch, Vsd__Item *item, const char *name, uint64_t value)
+{
+	Vsd__Counter *counter = scratch_alloc(scratch, sizeof(*counter));
+
+	if (!counter)
+		return false;
+	vsd__counter__init(counter);
+	counter->name = scratch_strdup(scratch, name);
+	counter->value = value;
+	item->counters[item->n_counters++] = counter;
+	return counter->name != NULL;
+}
+
+bool encode_counters(struct scratch *scratch, Vsd__Item *item, const struct session *session)
 {
 	uint64_t values[VSD_COUNT_N];
 
-	if (!stats_counters(process, values))
+	item->counters = scratch_alloc(scratch, (VSD_COUNT_N + 1) * sizeof(*item->counters));
+	if (!item->counters)
+		return false;
+	/* What its domain was refused for its limits. */
+	if (!add_counter(scratch, item, "over_limit", session->domain->account.refused))
+		return false;
+	if (!stats_counters(session->process, values))
 		return true;
-	item->counters = scratch_alloc(scratch, VSD_COUNT_N * sizeof(*item->counters));
-	for (unsigned i = 0; item->counters && i < VSD_COUNT_N; i++) {
-		Vsd__Counter *counter;
+	for (unsigned i = 0; i < VSD_COUNT_N; i++) {
+		const char *name = stats_counter_name(i);
 
-		if (!stats_counter_name(i))
-			continue;
-		counter = scratch_alloc(scratch, sizeof(*counter));
-		if (!counter)
+		if (name && !add_counter(scratch, item, name, values[i]))
 			return false;
-		vsd__counter__init(counter);
-		counter->name = scratch_strdup(scratch, stats_counter_name(i));
-		counter->value = values[i];
-		if (!counter->name)
-			return false;
-		item->counters[item->n_counters++] = counter;
 	}
-	return item->counters != NULL;
+	return true;
 }

@@ -10,12 +10,12 @@
 #include "daemon/stats.h"
 #include "proto/verbsd.pb-c.h"
 
-struct process;
+struct session;
 
 /* NULL when @scratch is full. Strings are copied. */
 Vsd__Item *encode_item(
 	struct scratch *scratch, const struct item *item, const struct stats_who *who);
-/* Adds the counters of @process; false when @scratch is full. */
-bool encode_counters(struct scratch *scratch, Vsd__Item *item, const struct process *process);
+/* Adds the counters of a client; false when @scratch is full. */
+bool encode_counters(struct scratch *scratch, Vsd__Item *item, const struct session *session);
 
 #endif

@@ -3,7 +3,6 @@
  * verbsd: options, inherited sockets, configuration, server, run.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/accept.h"
+#include "daemon/arguments.h"
 #include "daemon/config.h"
 #include "daemon/fd.h"
 #include "daemon/log.h"
@@ -22,98 +22,20 @@
 #include "proto/limits.h"
 #include "proto/sock.h"
 
-#ifndef VERBSD_SYSCONFDIR
-#define VERBSD_SYSCONFDIR "/etc/verbsd"
-#endif
-
-static const char usage[] =
-	"Usage: verbsd [OPTION]...\n"
-	"Owns RDMA devices and brokers them to programs that use libverbsd.\n"
-	"\n"
-	"  --socket PATH         listen at PATH as a private daemon, for programs of this user\n"
-	"  --admin-socket PATH   listen for administration at PATH\n"
-	"  --config FILE         read FILE instead of " VERBSD_SYSCONFDIR "/verbsd.conf\n"
-	"  --check-config        read the configuration, say what is wrong with it, and exit\n"
-	"  --ready-fd N          write a line to file descriptor N when clients can connect\n"
-	"  --log-level LEVEL     error, warning, info or debug\n"
-	"  --version             print the version\n"
-	"  --help                print this\n";
-
-struct arguments {
-	const char *socket, *admin_socket, *config;
-	int ready_fd, log_level;
-	bool check_config;
-};
-
 /* What lives as long as the daemon. */
 struct daemon {
 	struct arguments arguments;
 	struct loop *loop;
 	struct server *server;
 	struct worker *worker;
-	struct timer watchdog;
+	struct timer watchdog, status;
 	struct loop_signal term, intr, hup;
 };
-
-static bool config_is_optional(const struct arguments *arguments)
-{
-	return !arguments->config;
-}
-
-static const char *config_path(const struct arguments *arguments)
-{
-	return arguments->config ? arguments->config : VERBSD_SYSCONFDIR "/verbsd.conf";
-}
-
-static int parse(int argc, char **argv, struct arguments *arguments)
-{
-	enum { SOCKET = 1, ADMIN, CONFIG, CHECK, READY, LEVEL, VERSION, HELP };
-	static const struct option options[] = {
-		{ "socket", required_argument, NULL, SOCKET },
-		{ "admin-socket", required_argument, NULL, ADMIN },
-		{ "config", required_argument, NULL, CONFIG },
-		{ "check-config", no_argument, NULL, CHECK },
-		{ "ready-fd", required_argument, NULL, READY },
-		{ "log-level", required_argument, NULL, LEVEL },
-		{ "version", no_argument, NULL, VERSION },
-		{ "help", no_argument, NULL, HELP },
-		{ NULL, 0, NULL, 0 },
-	};
-	enum log_level level;
-
-	for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-		if (c == SOCKET)
-			arguments->socket = optarg;
-		else if (c == ADMIN)
-			arguments->admin_socket = optarg;
-		else if (c == CONFIG)
-			arguments->config = optarg;
-		else if (c == CHECK)
-			arguments->check_config = true;
-		else if (c == READY)
-			arguments->ready_fd = atoi(optarg);
-		else if (c == LEVEL && log_level_parse(optarg, &level) == 0)
-			arguments->log_level = (int)level;
-		else if (c == VERSION)
-			return puts("verbsd " PACKAGE_VERSION) < 0;
-		else if (c == HELP)
-			return fputs(usage, stdout) < 0;
-		else
-			return c == LEVEL ? fprintf(stderr, "verbsd: no log level '%s'\n", optarg),
-			       2          : 2;
-	}
-	if (optind < argc) {
-		fprintf(stderr, "verbsd: what is '%s'?\n", argv[optind]);
-		return 2;
-	}
-	return -1;
-}
 
 static int read_config(
 	const struct arguments *arguments, struct config **config, char *error, unsigned size)
 {
-	int r = config_read(
-		config_path(arguments), config_is_optional(arguments), config, error, size);
+	int r = config_read(arguments_config(arguments), !arguments->config, config, error, size);
 
 	if (r == 0 && arguments->log_level >= 0)
 		(*config)->log_level = (enum log_level)arguments->log_level;
@@ -139,12 +61,22 @@ static int reload(struct server *server, char *error, unsigned size)
 	return r;
 }
 
-static void status(struct server *server)
+/* Once a second is often enough, whatever the clients do. */
+static void on_status(void *data)
 {
+	struct daemon *daemon = data;
 	char text[64];
 
-	snprintf(text, sizeof(text), "%u clients", server->n_sessions);
+	snprintf(text, sizeof(text), "%u clients", daemon->server->n_sessions);
 	notify_status(text);
+}
+
+static void idle(struct server *server)
+{
+	struct daemon *daemon = server->reload_data;
+
+	if (!timer_pending(&daemon->status))
+		timer_set(&daemon->status, 1000);
 }
 
 static void on_hup(void *data)
@@ -224,9 +156,9 @@ static int start(struct daemon *daemon, struct config *config)
 	server = daemon->server;
 	server->reload = reload;
 	server->reload_data = daemon;
-	server->idle = status;
+	server->idle = idle;
 	snprintf(server->config_path, sizeof(server->config_path), "%s",
-		config_path(&daemon->arguments));
+		arguments_config(&daemon->arguments));
 	r = listen_all(daemon);
 	if (r == 0)
 		r = worker_new(&daemon->worker);
@@ -238,6 +170,8 @@ static int start(struct daemon *daemon, struct config *config)
 		r = loop_signal_init(&daemon->hup, daemon->loop, SIGHUP, on_hup, daemon);
 	if (r == 0)
 		r = timer_init(&daemon->watchdog, daemon->loop, on_watchdog, daemon);
+	if (r == 0)
+		r = timer_init(&daemon->status, daemon->loop, on_status, daemon);
 	server->worker = daemon->worker;
 	return r;
 }
@@ -249,6 +183,7 @@ static void stop(struct daemon *daemon)
 	server_free(daemon->server);
 	worker_free(daemon->worker);
 	timer_deinit(&daemon->watchdog);
+	timer_deinit(&daemon->status);
 	loop_signal_deinit(&daemon->term);
 	loop_signal_deinit(&daemon->intr);
 	loop_signal_deinit(&daemon->hup);
@@ -280,10 +215,11 @@ int main(int argc, char **argv)
 	struct daemon daemon = {
 		.arguments = { .ready_fd = -1, .log_level = -1 },
 		.watchdog = TIMER_NULL,
+		.status = TIMER_NULL,
 	};
 	struct config *config;
 	char error[512];
-	int r = parse(argc, argv, &daemon.arguments);
+	int r = arguments_parse(argc, argv, &daemon.arguments);
 
 	if (r >= 0)
 		return r;

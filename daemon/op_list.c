@@ -68,8 +68,7 @@ static bool page_add(struct page *page, const struct walk *walk, const struct it
 	out = encode_item(page->scratch, item, &page->who);
 	if (!out)
 		return false;
-	if (item->type == OBJECT_CLIENT &&
-		!encode_counters(page->scratch, out, walk->session->process))
+	if (item->type == OBJECT_CLIENT && !encode_counters(page->scratch, out, walk->session))
 		return false;
 	n = vsd__item__get_packed_size(out) + 8;
 	if (page->bytes + n > PAGE_BYTES)
