@@ -234,7 +234,7 @@ static int command_run(struct ctl *ctl, int argc, char **argv)
 		return usage(command);
 	}
 	if (sockets_choose(ctl) < 0)
-		return ctl_failed(command->name, -ENOMEM);
+		return ctl_failed(command->name, -ENAMETOOLONG);
 	return command->main(ctl);
 }
 
