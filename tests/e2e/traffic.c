@@ -290,7 +290,12 @@ static void part(struct traffic *t)
 		else if (fds[0].revents)
 			break;
 	}
-	if (t->failed || read(t->sock, &byte, 1) != 1)
+	if (t->failed) {
+		fprintf(stderr, "traffic: while parting: %s, %u sends and %u receives left\n", ibv_wc_status_str(t->failed),
+			t->sends, t->recvs);
+		exit(1);
+	}
+	if (read(t->sock, &byte, 1) != 1)
 		fail("the other end left");
 }
 
