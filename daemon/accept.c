@@ -23,12 +23,14 @@
 #include "daemon/refuse.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
+#include "proto/sock.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
 
 #define ACCEPT_BUDGET 8
+#define BACKLOG       1024
 #define PAUSE_MS      100
 #define GROUPS_MAX    65536
 
@@ -239,11 +241,27 @@ int server_listen(struct server *server, int fd, bool admin)
 	return 0;
 }
 
+int server_listen_at(struct server *server, const char *path, unsigned mode, bool admin)
+{
+	int fd = sock_listen(path, mode, BACKLOG), r = fd;
+
+	if (fd >= 0)
+		r = server_listen(server, fd, admin);
+	if (r < 0)
+		log_error("%s: %s", path, strerror(-r));
+	else
+		server->listeners[server->n_listeners - 1].path = strdup(path);
+	return r;
+}
+
 void server_unlisten(struct server *server)
 {
 	for (unsigned i = 0; i < server->n_listeners; i++) {
 		watch_deinit(&server->listeners[i].watch);
 		cleanup_close(&server->listeners[i].fd);
+		if (server->listeners[i].path)
+			unlink(server->listeners[i].path);
+		free(server->listeners[i].path);
 	}
 	server->n_listeners = 0;
 }

@@ -14,6 +14,8 @@ struct session;
 int accept_init(struct server *server);
 /* Listens on @fd, which is taken over. */
 int server_listen(struct server *server, int fd, bool admin);
+/* Makes a socket file there, which goes with the listener. A failure is logged. */
+int server_listen_at(struct server *server, const char *path, unsigned mode, bool admin);
 /* Stops accepting and closes the listening sockets; sessions go on. */
 void server_unlisten(struct server *server);
 /*

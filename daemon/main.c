@@ -2,7 +2,6 @@
 /*
  * verbsd: options, inherited sockets, configuration, server, run.
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +19,6 @@
 #include "daemon/server.h"
 #include "daemon/worker.h"
 #include "proto/limits.h"
-#include "proto/sock.h"
 
 /* What lives as long as the daemon. */
 struct daemon {
@@ -108,17 +106,6 @@ static int passed(void *data, int fd, bool admin)
 	return server_listen(data, fd, admin);
 }
 
-static int listen_at(struct server *server, const char *path, unsigned mode, bool admin)
-{
-	int fd = sock_listen(path, mode, 1024);
-
-	if (fd < 0) {
-		log_error("%s: %s", path, strerror(-fd));
-		return fd;
-	}
-	return server_listen(server, fd, admin);
-}
-
 static int listen_all(struct daemon *daemon)
 {
 	const struct arguments *arguments = &daemon->arguments;
@@ -129,14 +116,15 @@ static int listen_all(struct daemon *daemon)
 
 	server->private_daemon = arguments->socket != NULL;
 	if (arguments->socket) {
-		r = listen_at(server, arguments->socket, open_to_others ? 0666 : 0600, false);
+		r = server_listen_at(
+			server, arguments->socket, open_to_others ? 0666 : 0600, false);
 	} else {
 		r = notify_listen_fds(passed, server);
 		if (r == 0)
-			r = listen_at(server, VSD_SOCKET_PATH, 0666, false);
+			r = server_listen_at(server, VSD_SOCKET_PATH, 0666, false);
 	}
 	if (r >= 0 && arguments->admin_socket)
-		r = listen_at(server, arguments->admin_socket, 0600, true);
+		r = server_listen_at(server, arguments->admin_socket, 0600, true);
 	return r < 0 ? r : 0;
 }
 
@@ -178,8 +166,6 @@ static int start(struct daemon *daemon, struct config *config)
 
 static void stop(struct daemon *daemon)
 {
-	const struct arguments *arguments = &daemon->arguments;
-
 	server_free(daemon->server);
 	worker_free(daemon->worker);
 	timer_deinit(&daemon->watchdog);
@@ -188,10 +174,6 @@ static void stop(struct daemon *daemon)
 	loop_signal_deinit(&daemon->intr);
 	loop_signal_deinit(&daemon->hup);
 	loop_free(daemon->loop);
-	if (arguments->socket)
-		unlink(arguments->socket);
-	if (arguments->admin_socket)
-		unlink(arguments->admin_socket);
 }
 
 static void ready(struct daemon *daemon)

@@ -28,6 +28,7 @@ struct listener {
 	struct server *server;
 	int fd; /* owned */
 	bool admin;
+	char *path; /* of the file that we made, to be removed; NULL: somebody else's */
 	struct watch watch;
 };
 

@@ -2,7 +2,8 @@
 /*
  * Whatever two clients may send to a server with the fake backend. The input is a list of records: which client, an
  * opcode, a length, a body; the header is made for it. Opcode 0xff sends the body as a whole frame, 0xfe makes the
- * backend's next call but (first byte of the body) fail, 0xfd kills the client, 0xfc sends the body on its event socket. When all clients are gone, nothing may be left.
+ * backend's next call but (first byte of the body) fail, 0xfd kills the client, 0xfc sends the body on its event socket.
+ * When all clients are gone, nothing may be left.
  */
 #include <errno.h>
 #include <stdint.h>
