@@ -324,8 +324,9 @@ static void unlinked_deadline(struct soft_qp *qp, uint64_t now)
 	struct requester *req = &qp->priv->req;
 	const struct wire *wire = atomic_load(&qp->wire);
 
-	if (qp_is_rc(qp) && wire && atomic_load(&wire->pair->dead)) {
-		retry_exceeded(qp); /* nobody will come back */
+	/* Nobody will come back. (A peer that died without parting is qp_wire_gone()'s.) */
+	if (qp_is_rc(qp) && wire && atomic_load(&wire->pair->dead) && wire_has_parted(wire)) {
+		retry_exceeded(qp);
 		return;
 	}
 

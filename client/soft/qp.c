@@ -279,8 +279,7 @@ static bool parted_in_peace(struct soft_qp *qp, const struct wire *wire)
 {
 	const struct requester *req = &qp->priv->req;
 
-	return atomic_load(&wire->theirs->state) == ((uint64_t)wire->gen << 2 | VSD_HALF_CLOSED) &&
-	       req->una == req->head;
+	return wire_has_parted(wire) && req->una == req->head;
 }
 
 static void peer_died(struct soft_qp *qp, const struct wire *wire)

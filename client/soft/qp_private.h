@@ -164,6 +164,12 @@ static inline struct swqe *swqe_at(struct requester *req, uint64_t pos)
 	return &req->ring[pos & req->mask];
 }
 
+/* The peer closed its half in good order. */
+static inline bool wire_has_parted(const struct wire *wire)
+{
+	return atomic_load(&wire->theirs->state) == ((uint64_t)wire->gen << 2 | VSD_HALF_CLOSED);
+}
+
 static inline uint64_t wire_id(const struct wire *wire)
 {
 	return (uint64_t)wire->gen << 32 | wire->index;
