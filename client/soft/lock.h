@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Locks of the data path. An object under a thread domain says so (`single`): its program uses it from one thread at a
- * time. But whoever makes progress serves it too, so the lock stays until that is kept out otherwise. Order, outermost first: sq lock, rq lock (of the same or another QP), srq lock,
- * cq lock, channel lock. Never two locks of one kind, but sq → rq as written. No control call under any of them.
+ * time. But whoever makes progress serves it too, so the lock stays until that is kept out otherwise.
+ *
+ * Order, outermost first: sq lock, rq lock (of the same or another QP), srq lock, cq lock, channel lock. Never two locks
+ * of one kind, but sq → rq as written. No control call under any of them.
  */
 #ifndef SOFT_LOCK_H
 #define SOFT_LOCK_H

@@ -155,8 +155,7 @@ def kill_clients(daemon):
         pair = Pair(daemon, *options)
         try:
             pair.running()
-            # The random point: up to 50 ms into the traffic.
-            time.sleep(rng.random() * 0.05)
+            time.sleep(rng.random() * 0.05)  # the random point: up to 50 ms into the traffic
             os.kill(pair.ends[victim].pid, signal.SIGKILL)
             status, out, err = pair.finish(1 - victim)
             # A daemonless wait would never end: all objects of both must go by themselves.
