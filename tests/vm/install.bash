@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Puts the installed tree that VERBSD_ROOT names into the guest's usual places, as a package would, and takes it away.
-# The tree is what `make install DESTDIR=` made with prefix /usr; or a prefix, whose name is then replaced in the units.
+# The tree is what `make install DESTDIR=` made with prefix /usr; or a prefix, and then the paths in the unit are replaced.
 
 manifest=$work/manifest
 
@@ -25,8 +25,8 @@ install_guest()
 		for dir in bin sbin lib libexec share; do
 			install_tree "$from/$dir" "/usr/$dir"
 		done
-		sed -i "s|$from/etc|/etc|g; s|$from|/usr|g" /usr/lib/systemd/system/verbsd* /usr/lib/sysusers.d/verbsd.conf \
-			/usr/lib/tmpfiles.d/verbsd.conf
+		sed -i -E -e 's|^(Exec[A-Za-z]*=)[^ ]*/(s?bin)/verbs|\1/usr/\2/verbs|' \
+			-e 's|--config [^ ]*/verbsd.conf|--config /etc/verbsd/verbsd.conf|' /usr/lib/systemd/system/verbsd.service
 	fi
 	install_tree "$from/etc" /etc
 	chmod -R go+rX /etc/verbsd
