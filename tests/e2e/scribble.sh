@@ -27,7 +27,7 @@ vandals()
 
 both_listen()
 {
-	[ -S "$1/friend" ] && [ -S "$1/vandal" ] || is_gone "$honest"
+	{ [ -S "$1/friend" ] && [ -S "$1/vandal" ]; } || is_gone "$honest"
 }
 
 round()

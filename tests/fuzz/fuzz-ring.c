@@ -157,8 +157,8 @@ static void mr_make(struct run *run, unsigned i, uint8_t *addr, size_t length, u
 	mr->mr.lkey = mr->mr.rkey = mr->key;
 	mr->mr.addr = addr;
 	mr->mr.length = length;
-	/* Remote addresses that an input can name, wherever the heap is. */
-	mr->iova = 0x10000 * (i + 1);
+	/* Remote addresses that an input can name, wherever the heap is. Our own SGEs name the local one by its address. */
+	mr->iova = addr == f.local ? (uintptr_t)addr : 0x10000 * (i + 1);
 	mr->access = access;
 	mr->mr.pd = &f.pd.pd;
 	mr->mr.context = &f.ctx.v.context;
