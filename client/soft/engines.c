@@ -155,7 +155,9 @@ static bool cma_usable(const struct soft_qp *qp, const struct wire *wire, const 
 	const struct pair *pair = wire->pair;
 
 	(void)qp;
-	return (pair->engines & VSD__ENGINE_RIGHT__ENGINE_CMA) && pair->pid > 0 && pair->page &&
+	uint32_t allowed = __atomic_load_n(&pair->engines, __ATOMIC_RELAXED);
+
+	return (allowed & VSD__ENGINE_RIGHT__ENGINE_CMA) && pair->pid > 0 && pair->page &&
 	       !atomic_load_explicit(&pair->dead, memory_order_relaxed) && w->length &&
 	       w->n_sge <= CMA_SGES &&
 	       (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_READ);

@@ -171,11 +171,12 @@ static int lane_message(struct soft_qp *qp, struct wire *wire, struct swqe *w, u
 	int rc;
 
 	if (w->off == 0) {
+		rc = lane_inline(qp, wire, w);
+		if (rc != -EOVERFLOW)
+			return rc;
 		/* The whole message is looked at first: nothing of one with a bad key is sent. */
 		rc = w->flags & IBV_SEND_INLINE ? 0 : sge_check(qp, w->sge, w->n_sge, 0);
-		if (rc == 0)
-			rc = lane_inline(qp, wire, w);
-		if (rc != -EOVERFLOW)
+		if (rc < 0)
 			return rc;
 	}
 	do {

@@ -287,14 +287,17 @@ static bool begin(struct soft_qp *qp, const struct vsd_req *head)
 		void *ptr;
 		int err = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE ? 0 : -EACCES;
 
-		if (!err)
+		/* One descriptor without a receive: placing it looks at all of it. */
+		if (!err && (!(head->flags & VSD_F_LAST) || takes_receive(head))) {
 			err = mr_ref(head->rw.rkey, qp->pd, qp, head->rw.raddr, head->total,
 				IBV_ACCESS_REMOTE_WRITE, true, &ref, &ptr);
+			if (!err)
+				mr_unref(&ref);
+		}
 		if (err < 0) {
 			refuse(qp, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 			return false;
 		}
-		mr_unref(&ref);
 	}
 	if (!takes_receive(head))
 		return true;

@@ -34,7 +34,8 @@ static void wr_start(struct ibv_qp_ex *qpx)
 	struct soft_qp *qp = of(qpx);
 	struct requester *req = &qp->priv->req;
 
-	soft_lock(&qp->sq_lock);
+	if (!rt_is_child()) /* a lock of the parent's may be held for ever here */
+		soft_lock(&qp->sq_lock);
 	req->ex_head = req->head;
 	req->ex = NULL;
 	req->ex_error = rt_is_child() ? EIO : post_state(qp);
@@ -47,6 +48,8 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 	uint64_t n = 0;
 	int err;
 
+	if (rt_is_child())
+		return EIO;
 	if (!req->ex_error)
 		close_wr(qp);
 	err = req->ex_error;
@@ -67,7 +70,8 @@ static void wr_abort(struct ibv_qp_ex *qpx)
 	struct soft_qp *qp = of(qpx);
 
 	qp->priv->req.ex = NULL;
-	soft_unlock(&qp->sq_lock);
+	if (!rt_is_child())
+		soft_unlock(&qp->sq_lock);
 }
 
 /* The next WR of the batch, or NULL after an error. */
