@@ -127,18 +127,17 @@ void qp_gate_close(uint32_t qpn)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* The gate lets @access through; *@pd is its PD. */
+/* The gate lets @access through; *@pd is its PD. Each load is an acquire: the last look at gen comes after all. */
 static bool gate_lets(const struct vsd_page *page, uint32_t qpn, uint32_t peer_qpn, unsigned access, uint32_t *pd)
 {
 	const struct vsd_gate *gate = &page->gates[qpn % VSD_PAGE_GATES];
 	uint64_t gen = atomic_load_explicit(&gate->gen, memory_order_acquire);
-	bool lets = gen && atomic_load_explicit(&gate->qpn, memory_order_relaxed) == qpn &&
-		    atomic_load_explicit(&gate->peer_qpn, memory_order_relaxed) == peer_qpn &&
-		    (atomic_load_explicit(&gate->access, memory_order_relaxed) & access) == access;
+	bool lets = gen && atomic_load_explicit(&gate->qpn, memory_order_acquire) == qpn &&
+		    atomic_load_explicit(&gate->peer_qpn, memory_order_acquire) == peer_qpn &&
+		    (atomic_load_explicit(&gate->access, memory_order_acquire) & access) == access;
 
-	*pd = atomic_load_explicit(&gate->pd, memory_order_relaxed);
-	atomic_thread_fence(memory_order_acquire);
-	return lets && atomic_load_explicit(&gate->gen, memory_order_relaxed) == gen;
+	*pd = atomic_load_explicit(&gate->pd, memory_order_acquire);
+	return lets && atomic_load_explicit(&gate->gen, memory_order_acquire) == gen;
 }
 
 int mr_peer_check(const struct vsd_page *page, uint32_t rkey, uint64_t addr, uint64_t length, unsigned access,
@@ -151,14 +150,13 @@ int mr_peer_check(const struct vsd_page *page, uint32_t rkey, uint64_t addr, uin
 
 	if (!gen || !gate_lets(page, peer_qpn, my_qpn, access, &pd))
 		return -EACCES;
-	lets = atomic_load_explicit(&entry->key, memory_order_relaxed) == rkey &&
-	       atomic_load_explicit(&entry->pd, memory_order_relaxed) == pd &&
-	       (atomic_load_explicit(&entry->access, memory_order_relaxed) & access) == access;
-	base = atomic_load_explicit(&entry->addr, memory_order_relaxed);
-	size = atomic_load_explicit(&entry->length, memory_order_relaxed);
-	iova = atomic_load_explicit(&entry->iova, memory_order_relaxed);
-	atomic_thread_fence(memory_order_acquire);
-	if (!lets || atomic_load_explicit(&entry->gen, memory_order_relaxed) != gen)
+	lets = atomic_load_explicit(&entry->key, memory_order_acquire) == rkey &&
+	       atomic_load_explicit(&entry->pd, memory_order_acquire) == pd &&
+	       (atomic_load_explicit(&entry->access, memory_order_acquire) & access) == access;
+	base = atomic_load_explicit(&entry->addr, memory_order_acquire);
+	size = atomic_load_explicit(&entry->length, memory_order_acquire);
+	iova = atomic_load_explicit(&entry->iova, memory_order_acquire);
+	if (!lets || atomic_load_explicit(&entry->gen, memory_order_acquire) != gen)
 		return -EACCES;
 	if (addr < iova || addr - iova > size || length > size - (addr - iova))
 		return -ERANGE;
