@@ -319,22 +319,34 @@ static bool waits_unlinked(struct soft_qp *qp)
 	       (state == IBV_QPS_SQD && req->una != req->tx);
 }
 
+/* How long a request waits for a peer that is not there; 0: for ever. */
+static uint64_t patience(const struct soft_qp *qp)
+{
+	const struct wire *wire = atomic_load(&qp->wire);
+	uint64_t ns = qp->attr.timeout
+			      ? (4096ull << (qp->attr.timeout & 31)) * (qp->attr.retry_cnt + 1u)
+			      : 0;
+
+	/*
+	 * Its process ended, so nobody will come back. But not at once: of two programs that have finished the slower one
+	 * may have requests too many, and would be told while it still counts its last completions. (A peer that died
+	 * without parting is qp_wire_gone()'s.)
+	 */
+	if (wire && atomic_load(&wire->pair->dead) && wire_has_parted(wire) && (!ns || ns > QP_PARTED_NS))
+		ns = QP_PARTED_NS;
+	return ns;
+}
+
 static void unlinked_deadline(struct soft_qp *qp, uint64_t now)
 {
 	struct requester *req = &qp->priv->req;
-	const struct wire *wire = atomic_load(&qp->wire);
-
-	/* Nobody will come back. (A peer that died without parting is qp_wire_gone()'s.) */
-	if (qp_is_rc(qp) && wire && atomic_load(&wire->pair->dead) && wire_has_parted(wire)) {
-		retry_exceeded(qp);
-		return;
-	}
+	uint64_t ns = patience(qp);
 
 	if (!qp_is_rc(qp)) {
 		if (!req->lost_at)
 			req->lost_at = now + QP_LOST_NS;
-	} else if (!req->retry_at && qp->attr.timeout) {
-		req->retry_at = now + (4096ull << (qp->attr.timeout & 31)) * (qp->attr.retry_cnt + 1u);
+	} else if (ns && (!req->retry_at || req->retry_at > now + ns)) {
+		req->retry_at = now + ns;
 	}
 }
 

@@ -271,22 +271,15 @@ bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 }
 
 /*
- * The peer's QP was closed before its process ended, as programs do that have finished, and nothing of ours waits for
- * it: then the death is no news. On a fabric this QP would not notice, and its posted receives would not be flushed
- * into the hands of a program that still counts its last completions.
+ * The peer's QP was closed before its process ended, as programs do that have finished: then the death is no news. On a
+ * fabric this QP would not notice, and its posted receives would not be flushed into the hands of a program that still
+ * counts its last completions. What waits, waits for its timeout.
  */
-static bool parted_in_peace(struct soft_qp *qp, const struct wire *wire)
-{
-	const struct requester *req = &qp->priv->req;
-
-	return wire_has_parted(wire) && req->una == req->head;
-}
-
 static void peer_died(struct soft_qp *qp, const struct wire *wire)
 {
 	struct requester *req = &qp->priv->req;
 
-	if (qp_state(qp) == IBV_QPS_ERR || parted_in_peace(qp, wire))
+	if (qp_state(qp) == IBV_QPS_ERR || wire_has_parted(wire))
 		return;
 	qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
 	if (req->una != req->head)
