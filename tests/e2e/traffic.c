@@ -75,7 +75,12 @@ static int meet(const char *path, bool listening)
 			fail("connect");
 		return fd;
 	}
-	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 1))
+	/* The name is there once somebody listens: the other end comes as soon as it sees it. */
+	char name[sizeof(address.sun_path)];
+
+	memcpy(name, address.sun_path, sizeof(name));
+	snprintf(address.sun_path, sizeof(address.sun_path), "%.*s.new", (int)sizeof(address.sun_path) - 5, path);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 1) || rename(address.sun_path, name))
 		fail("listen");
 	int peer = accept(fd, NULL, NULL);
 	if (peer < 0)
