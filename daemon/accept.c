@@ -19,6 +19,7 @@
 
 #include "daemon/cleanup.h"
 #include "daemon/fd.h"
+#include "daemon/inlet.h"
 #include "daemon/log.h"
 #include "daemon/refuse.h"
 #include "daemon/server.h"
@@ -126,21 +127,19 @@ static int check(
 	return 0;
 }
 
-int server_adopt(
-	struct server *server, struct listener *listener, int fd, struct session **session)
+static int adopt(struct server *server, struct listener *listener, int *fd, struct session **session)
 {
-	CLEANUP_CLOSE int owned = fd;
 	struct ucred ucred;
 	socklen_t n = sizeof(ucred);
 	struct peer_cred cred;
 	int pidfd, r;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &ucred, &n) < 0)
+	if (getsockopt(*fd, SOL_SOCKET, SO_PEERCRED, &ucred, &n) < 0)
 		return -errno;
-	r = check(server, listener, fd, &ucred);
+	r = check(server, listener, *fd, &ucred);
 	if (r < 0)
 		return r;
-	pidfd = get_pidfd(fd, ucred.pid);
+	pidfd = get_pidfd(*fd, ucred.pid);
 	if (pidfd == -ENFILE)
 		return refused(server, pidfd, &ucred, "out of fds");
 	cred = (struct peer_cred){
@@ -150,13 +149,22 @@ int server_adopt(
 		.pidns = get_pidns(ucred.pid),
 	};
 	refuse_clear();
-	r = session_new(server, listener, fd_steal(&owned), pidfd, &cred, session);
+	r = session_new(server, listener, fd_steal(fd), pidfd, &cred, session);
 	if (r < 0)
 		return refused(
 			server, r, &ucred, refuse_is_quota() ? refuse_reason() : strerror(-r));
 	if (server->idle)
 		server->idle(server);
 	return 0;
+}
+
+int server_adopt(
+	struct server *server, struct listener *listener, int fd, struct session **session)
+{
+	int r = adopt(server, listener, &fd, session);
+
+	inlet_close(server->worker, fd);
+	return r;
 }
 
 static void pause_accepting(struct server *server, const char *why)
@@ -190,11 +198,12 @@ static void incoming(void *data, unsigned ready)
 			continue;
 		if (fd < 0)
 			return;
-		fd = fd_admit(fd);
-		if (fd < 0)
-			refused(server, fd, NULL, "out of fds");
-		else
+		if (fd_fits(fd)) {
 			(void)server_adopt(server, listener, fd, &session);
+			continue;
+		}
+		inlet_close(server->worker, fd);
+		refused(server, -ENFILE, NULL, "out of fds");
 	}
 }
 
@@ -223,7 +232,7 @@ int server_listen(struct server *server, int fd, bool admin)
 		.server = server, .fd = fd, .admin = admin, .watch = WATCH_NULL
 	};
 	/* Sessions inherit it: what a client sends before it is accepted must not bring fds either. */
-	socket_refuse_fds(fd);
+	inlet_protect(fd);
 	/* It may have been made by somebody else. */
 	r = fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0 ? -errno : 0;
 	if (r == 0)

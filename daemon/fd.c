@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,9 +19,6 @@
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x8U
-#endif
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83
 #endif
 
 static unsigned limit;
@@ -65,11 +61,16 @@ unsigned fd_count(void)
 	return n ? n - 1 : 0; /* without the one that looked */
 }
 
+bool fd_fits(int fd)
+{
+	return (unsigned)fd + FD_RESERVE < fd_limit() || fd_limit() <= 2 * FD_RESERVE;
+}
+
 int fd_admit(int fd)
 {
 	if (fd < 0)
 		return errno ? -errno : -EIO;
-	if ((unsigned)fd + FD_RESERVE >= fd_limit() && fd_limit() > 2 * FD_RESERVE) {
+	if (!fd_fits(fd)) {
 		close(fd);
 		return -ENFILE;
 	}
@@ -116,13 +117,6 @@ int fd_reopen(int fd, int flags)
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	return fd_admit(open(path, flags | O_CLOEXEC));
-}
-
-void socket_refuse_fds(int fd)
-{
-	int off = 0;
-
-	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
 }
 
 int pipe_new(int *read_end, int *write_end)

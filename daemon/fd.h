@@ -6,6 +6,7 @@
 #ifndef DAEMON_FD_H
 #define DAEMON_FD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,8 @@ void fd_limit_init(void);
 unsigned fd_limit(void);
 /* How many fds are open now. */
 unsigned fd_count(void);
+/* Whether @fd (not negative) is below the reserve. */
+bool fd_fits(int fd);
 /* Passes @fd (or -errno when it is -1) on; closes it and says -ENFILE when it is too high. */
 int fd_admit(int fd);
 
@@ -26,11 +29,6 @@ int memfd_new(const char *name, uint64_t size);
 int memfd_const(const char *name, const void *bytes, size_t n);
 /* A new open file description of the same file. */
 int fd_reopen(int fd, int flags);
-/*
- * Where the kernel can (6.16), fds that the peer sends to this socket do not get here, and what is accepted from it
- * inherits that. The last close of a hostile one (a lingering socket, a FUSE file) may take for ever.
- */
-void socket_refuse_fds(int fd);
 /* Read end (non-blocking) and write end (non-blocking) of a pipe. */
 int pipe_new(int *read_end, int *write_end);
 

@@ -19,6 +19,7 @@
 #include "daemon/dispatch.h"
 #include "daemon/event.h"
 #include "daemon/fd.h"
+#include "daemon/inlet.h"
 #include "daemon/pair.h"
 #include "daemon/refuse.h"
 #include "daemon/server.h"
@@ -85,7 +86,7 @@ static int make_events(struct fdlist *fds, int *events)
 	theirs = fd_admit(pair[1]);
 	if (ours < 0 || theirs < 0)
 		return -ENFILE;
-	socket_refuse_fds(ours);
+	inlet_protect(ours);
 	r = fdlist_consume(fds, fd_steal(&theirs));
 	if (r == 0)
 		*events = fd_steal(&ours);
@@ -109,7 +110,7 @@ static bool read_one(struct process *process)
 {
 	uint8_t request[VSD_REQUEST_MAX];
 	size_t length = 0;
-	int r = sock_recv(process->events, request, sizeof(request), false, NULL, &length);
+	int r = inlet_recv(process->events, request, sizeof(request), &length);
 
 	if (r == -EAGAIN)
 		return false;
@@ -186,7 +187,7 @@ static void tear_down(struct process *process)
 
 	watch_deinit(&process->watch);
 	timer_deinit(&process->retry);
-	cleanup_close(&process->events);
+	inlet_close(server->worker, process->events);
 	cleanup_close(&process->kick);
 	worker_close(server->worker, process->page);
 	handle_table_deinit(&process->loops);

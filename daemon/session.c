@@ -19,6 +19,7 @@
 #include "daemon/cleanup.h"
 #include "daemon/context.h"
 #include "daemon/dispatch.h"
+#include "daemon/inlet.h"
 #include "daemon/log.h"
 #include "daemon/process.h"
 #include "daemon/server.h"
@@ -157,7 +158,7 @@ static bool read_one(struct session *session)
 {
 	uint8_t request[VSD_REQUEST_MAX];
 	size_t length = 0;
-	int r = sock_recv(session->fd, request, sizeof(request), false, NULL, &length);
+	int r = inlet_recv(session->fd, request, sizeof(request), &length);
 
 	if (r == -EAGAIN || r == -EINTR)
 		return false;
@@ -229,7 +230,7 @@ static void tear_down(struct session *session)
 {
 	watch_deinit(&session->socket);
 	watch_deinit(&session->death);
-	cleanup_close(&session->fd);
+	inlet_close(session->server->worker, session->fd);
 	cleanup_close(&session->pidfd);
 	charge_release(&session->charge);
 	charge_release(&session->fds_charge);
@@ -245,7 +246,7 @@ int session_new(struct server *server, struct listener *listener, int fd, int pi
 	int r;
 
 	if (!made) {
-		cleanup_close(&fd);
+		inlet_close(server->worker, fd);
 		cleanup_close(&pidfd);
 		return -ENOMEM;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A few threads for what may take long, such as the last close of a large memfd.
+ * A few threads for what may take long, such as the last close of a large memfd, or for ever.
  */
 #ifndef DAEMON_WORKER_H
 #define DAEMON_WORKER_H
@@ -8,9 +8,9 @@
 struct worker;
 
 int worker_new(struct worker **worker);
-/* Waits until everything was done. */
+/* Waits until everything was done, or hangs. */
 struct worker *worker_free(struct worker *worker);
-/* Closes @fd (may be -1) in a thread; at once when @worker is NULL or has too much to do. */
+/* Closes @fd (may be -1) in a thread; at once when @worker is NULL or there is no memory. */
 void worker_close(struct worker *worker, int fd);
 
 #endif

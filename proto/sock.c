@@ -130,6 +130,20 @@ int sock_recv(int fd, void *buf, size_t size, bool wait, struct fdlist *fds, siz
 	return r;
 }
 
+bool sock_has_fds(int fd)
+{
+	uint8_t byte;
+	struct iovec iov = { .iov_base = &byte, .iov_len = sizeof(byte) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t n;
+
+	/* Without room for control data the kernel takes references of its own and drops them: never the last ones. */
+	do
+		n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	return n >= 0 && msg.msg_flags & MSG_CTRUNC;
+}
+
 static int address_fill(struct sockaddr_un *address, const char *path)
 {
 	size_t length = strlen(path);

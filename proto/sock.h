@@ -25,6 +25,9 @@ int sock_send(int fd, const void *buf, size_t length, const struct fdlist *fds, 
  */
 int sock_recv(int fd, void *buf, size_t size, bool wait, struct fdlist *fds, size_t *length);
 
+/* Whether the next record has fds; it stays where it is. */
+bool sock_has_fds(int fd);
+
 /* Connects to a SOCK_SEQPACKET socket at @path, close-on-exec. The fd, or a negative errno. */
 int sock_connect(const char *path);
 /* Listens at @path (an old socket file that nobody listens on is replaced), mode @mode. The fd, or a negative errno. */
