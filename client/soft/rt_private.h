@@ -28,6 +28,7 @@
 #define FLIP_NS 5000000u	 /* ... within this time make the process active */
 #define UNTAKEN_NS 50000u	 /* a descriptor untaken for so long: kick */
 #define ALIVE_NS 1000000000u	 /* between two looks at the peers' liveness words */
+#define WORK_NS 2000000u	 /* of serving without a look at the daemon's events */
 
 struct pool_state {
 	_Atomic uint64_t free, populated; /* a bit a chunk */
@@ -105,6 +106,7 @@ struct rt {
 	_Atomic uint64_t self_kicked;
 	_Atomic bool polling;	/* empty polls made the process active */
 	bool leader, kick_given;
+	_Atomic bool kick_over; /* nobody is left who could kick */
 	_Atomic uint64_t idle_polls;
 	_Atomic uint64_t flip_start;
 	_Atomic unsigned flip_count;

@@ -59,6 +59,10 @@ static void fall_asleep(void)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
+/*
+ * From here on nobody kicks. Whoever wakes the process may go back to the program, or block without reading the pipe:
+ * the tick that is armed here puts it to sleep again. The progress thread arms its own.
+ */
 static void stay_awake(void)
 {
 	if (!asleep())
@@ -66,6 +70,8 @@ static void stay_awake(void)
 	pthread_mutex_lock(&rt.state_lock);
 	state_store(atomic_load(&rt.state) & ~1ull);
 	pthread_mutex_unlock(&rt.state_lock);
+	if (!progress_thread)
+		sleep_arm(rt_now() + TICK_NS);
 }
 
 void sleep_wake(void)
@@ -80,9 +86,11 @@ void sleep_wake_if_asleep(void)
 
 	uint64_t state = atomic_load_explicit(&rt.state, memory_order_relaxed);
 
-	if (state & 1 && atomic_load_explicit(&rt.self_kicked, memory_order_relaxed) != state &&
-	    atomic_exchange(&rt.self_kicked, state) != state)
-		sleep_wake();
+	if (!(state & 1) || atomic_load_explicit(&rt.self_kicked, memory_order_relaxed) == state)
+		return;
+	/* Woken first, then remembered: a second thread relies on what is remembered. */
+	sleep_wake();
+	atomic_store(&rt.self_kicked, state);
 }
 
 void sleep_arm(uint64_t deadline)
@@ -96,6 +104,34 @@ void sleep_arm(uint64_t deadline)
 		timerfd_settime(rt.timer, TFD_TIMER_ABSTIME, &at, NULL);
 	}
 	pthread_mutex_unlock(&rt.arm_lock);
+}
+
+/* --- who reads the kick pipe ---------------------------------------------------------------------------------------------- */
+
+static void watch_fd(int op, int fd, uint64_t tag)
+{
+	struct epoll_event watch = { .events = EPOLLIN, .data.u64 = tag };
+
+	if (epoll_ctl(rt.epoll, op, fd, &watch) < 0 && errno != EEXIST && errno != ENOENT)
+		control_debug("epoll: %s", strerror(errno));
+}
+
+/*
+ * The kick pipe comes back to the progress thread when nobody is blocked; false: somebody is. Whoever lets the process
+ * fall asleep sees to it: asleep without a reader of the pipe is deaf.
+ */
+static bool take_kick_back(void)
+{
+	bool mine;
+
+	pthread_mutex_lock(&rt.state_lock);
+	mine = !rt.leader;
+	if (mine && !rt.kick_given && !atomic_load(&rt.kick_over)) {
+		watch_fd(EPOLL_CTL_ADD, rt.kick, ON_KICK);
+		rt.kick_given = true;
+	}
+	pthread_mutex_unlock(&rt.state_lock);
+	return mine;
 }
 
 /* --- polling ------------------------------------------------------------------------------------------------------------- */
@@ -141,17 +177,20 @@ void rt_armed(void)
 	}
 	/* It polled, and goes over to events: not ten milliseconds of ticks first. */
 	atomic_store(&rt.polling, false);
+	take_kick_back();
 	fall_asleep();
-	progress_wait(true);
+	if (progress_wait(true))
+		sleep_wake(); /* there may be more */
 }
 
-/* Serves everything until nothing came for a while, and falls asleep. */
+/* Of the progress thread: serves everything until nothing came for a while, and falls asleep. */
 static void work_off(void)
 {
+	uint64_t start = rt_now(), now = start;
 	bool more;
 
 	do {
-		uint64_t now = rt_now(), end = now + SPIN_NS;
+		uint64_t end = now + SPIN_NS;
 
 		stay_awake();
 		do {
@@ -159,9 +198,15 @@ static void work_off(void)
 				end = rt_now() + SPIN_NS;
 			else
 				sched_yield();
-		} while (rt.many_cpus && rt_now() < end && !atomic_load(&rt.stop));
+			now = rt_now();
+		} while (rt.many_cpus && now < end && now - start < WORK_NS && !atomic_load(&rt.stop));
 		if (atomic_load(&rt.polling) || atomic_load(&rt.stop))
 			return;
+		if (now - start >= WORK_NS) {
+			count_add(rt.wake); /* back in a moment: the daemon has events, too */
+			return;
+		}
+		take_kick_back();
 		fall_asleep();
 		more = progress_wait(true);
 	} while (more);
@@ -192,21 +237,28 @@ static bool block_spin(int fd)
 	return false;
 }
 
+/* The daemon and all peers are gone: a pipe that hung up is readable for ever. */
+static void end_kick(void)
+{
+	pthread_mutex_lock(&rt.state_lock);
+	if (rt.kick_given)
+		watch_fd(EPOLL_CTL_DEL, rt.kick, ON_KICK);
+	rt.kick_given = false;
+	atomic_store(&rt.kick_over, true);
+	pthread_mutex_unlock(&rt.state_lock);
+}
+
 static void drain_kick(void)
 {
 	char bytes[512];
+	long n;
 
-	while (syscall(SYS_read, rt.kick, bytes, sizeof(bytes)) == sizeof(bytes))
-		;
+	do {
+		n = syscall(SYS_read, rt.kick, bytes, sizeof(bytes));
+	} while (n == sizeof(bytes));
+	if (n == 0)
+		end_kick();
 	rt_count(VSD_COUNT_WAKEUPS, 1);
-}
-
-static void watch_fd(int op, int fd, uint64_t tag)
-{
-	struct epoll_event watch = { .events = EPOLLIN, .data.u64 = tag };
-
-	if (epoll_ctl(rt.epoll, op, fd, &watch) < 0 && errno != EEXIST && errno != ENOENT)
-		control_debug("epoll: %s", strerror(errno));
 }
 
 /* True: this thread reads the kick pipe now. */
@@ -257,18 +309,30 @@ static bool restarts(void)
 	return true;
 }
 
-static int block_sleep(int fd, bool lead)
+/* Cancellation is allowed here alone: not between the read of the pipe and the end of what it asks for. */
+static int poll_cancellable(struct pollfd *p, nfds_t n, int cancel)
+{
+	int ready;
+
+	pthread_setcancelstate(cancel, NULL);
+	ready = poll(p, n, -1);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	return ready;
+}
+
+static int block_sleep(int fd, bool lead, int cancel)
 {
 	for (;;) {
-		struct pollfd p[2] = { { .fd = fd, .events = POLLIN }, { .fd = rt.kick, .events = POLLIN } };
+		struct pollfd p[2] = { { .fd = fd, .events = POLLIN },
+				       { .fd = atomic_load(&rt.kick_over) ? -1 : rt.kick, .events = POLLIN } };
 
 		if (lead && !atomic_load(&rt.polling)) {
 			fall_asleep();
 			while (progress_wait(true))
-				;
+				sched_yield(); /* who holds the lock of a QP may need this CPU */
 		}
 
-		int n = poll(p, lead ? 2 : 1, -1);
+		int n = poll_cancellable(p, lead ? 2 : 1, cancel);
 
 		if (n < 0 && !(errno == EINTR && restarts()))
 			return -1;
@@ -290,15 +354,18 @@ int rt_block(int fd)
 
 		return poll(&p, 1, -1) < 0 ? -1 : 0;
 	}
-	if (block_spin(fd))
-		return 0;
 
-	bool lead = lead_enter();
-	int r;
+	int cancel, r = 0;
 
-	pthread_cleanup_push(lead_leave, &lead);
-	r = block_sleep(fd, lead);
-	pthread_cleanup_pop(1);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	if (!block_spin(fd)) {
+		bool lead = lead_enter();
+
+		pthread_cleanup_push(lead_leave, &lead);
+		r = block_sleep(fd, lead, cancel);
+		pthread_cleanup_pop(1);
+	}
+	pthread_setcancelstate(cancel, NULL);
 	return r;
 }
 
@@ -371,21 +438,6 @@ static unsigned wait_for_work(void)
 	return what;
 }
 
-/* The kick pipe comes back when nobody is blocked; false: somebody is. */
-static bool take_kick_back(void)
-{
-	bool mine;
-
-	pthread_mutex_lock(&rt.state_lock);
-	mine = !rt.leader;
-	if (mine && !rt.kick_given) {
-		watch_fd(EPOLL_CTL_ADD, rt.kick, ON_KICK);
-		rt.kick_given = true;
-	}
-	pthread_mutex_unlock(&rt.state_lock);
-	return mine;
-}
-
 static void read_events(void)
 {
 	bool entered = rt_enter();
@@ -438,13 +490,14 @@ static void on_timer(void)
 		take_kick_back();
 		polling_tick();
 	} else if (asleep()) {
-		progress_wait(false);
+		/* A timer that fired has only queued its QP; and a reader of the pipe may have left since. */
+		take_kick_back();
+		if (progress_wait(true))
+			work_off();
 	} else if (now - atomic_load(&rt.left_at) < TICK_NS) {
 		progress_tick(); /* a program that takes one event after the other is at work */
-	} else if (take_kick_back()) {
-		work_off();
 	} else {
-		progress_wait(false);
+		work_off();
 	}
 }
 
@@ -511,6 +564,7 @@ int sleep_init(void)
 	watch_fd(EPOLL_CTL_ADD, rt.events, ON_EVENTS);
 	watch_fd(EPOLL_CTL_ADD, rt.kick, ON_KICK);
 	rt.kick_given = true;
+	atomic_store(&rt.kick_over, false);
 	rt.leader = false;
 	rt.armed = 0;
 	atomic_store(&rt.polling, false);
