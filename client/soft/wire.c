@@ -406,8 +406,9 @@ static void kick_if_asleep(struct pair *pair)
 
 	if (!(state & 1) || atomic_load_explicit(&pair->priv->kicked, memory_order_relaxed) == state)
 		return;
-	if (atomic_exchange(&pair->priv->kicked, state) != state)
-		write_kick(pair);
+	/* Written first, then remembered: another thread that posts relies on what is remembered. */
+	write_kick(pair);
+	atomic_store(&pair->priv->kicked, state);
 }
 
 static void notify(struct wire *wire)
