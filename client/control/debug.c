@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static bool debug_wanted(void)
@@ -32,7 +33,8 @@ __attribute__((format(printf, 1, 0))) static void line_write(const char *format,
 	size_t length = 8 + (size_t)n < sizeof(line) - 2 ? 8 + (size_t)n : sizeof(line) - 2;
 
 	line[length++] = '\n';
-	if (write(STDERR_FILENO, line, length) < 0)
+	/* Not write(): that is a cancellation point, and the caller may hold locks. */
+	if (syscall(SYS_write, STDERR_FILENO, line, length) < 0)
 		return;
 }
 

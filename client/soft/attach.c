@@ -327,9 +327,10 @@ static void collect_one(struct wire *wire)
 	struct pair *pair = wire->pair;
 	uint64_t open = (uint64_t)wire->gen << 2 | VSD_HALF_OPEN;
 
-	progress_forget_wire(wire);
+	/* First: the other end could put it into the list of ready ones again. */
 	if (!pair->segment)
 		loop_unlink(wire);
+	progress_forget_wire(wire);
 	if (atomic_load_explicit(&wire->mine->state, memory_order_relaxed) == open)
 		atomic_store(&wire->mine->state, (uint64_t)wire->gen << 2 | VSD_HALF_CLOSED);
 	pool_strand(wire);
