@@ -15,10 +15,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "client/control/control.h"
 #include "client/soft/rt.h"
 #include "client/soft/wire.h"
 #include "proto/ring_abi.h"
-#include "proto/verbsd.pb-c.h"
 
 #define HOT_MAX 16u		 /* wires polled directly */
 #define SPIN_NS 50000u		 /* about one wake-up */

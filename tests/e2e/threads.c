@@ -261,7 +261,7 @@ static int one(unsigned threads, unsigned messages, bool events)
 static int side(int sock, unsigned threads, unsigned messages, bool events)
 {
 	static struct end e;
-	struct address mine, peer;
+	struct address mine, peer = { 0 };
 	char byte = 0;
 
 	end_open(&e, messages, events);
