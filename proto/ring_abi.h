@@ -47,7 +47,9 @@ struct vsd_key {
 struct vsd_gate {
 	_Atomic uint64_t gen; /* 0: closed */
 	_Atomic uint32_t qpn, access, pd, peer_qpn;
-	uint8_t rest[40];
+	_Atomic uint64_t wire; /* gen << 32 | index of the wire that the QP has: which connection it is; 0: none yet */
+	_Atomic uint32_t segment;
+	uint8_t rest[28];
 };
 
 #define VSD_PAGE_KEYS 65536u

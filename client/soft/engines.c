@@ -265,7 +265,7 @@ static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint
 	copy.remote[0] = (struct iovec){ (void *)(uintptr_t)pair->page->guard_addr, sizeof(copy.guard) };
 	/* All that is left is checked with every slice: nothing of a message that does not fit is stored. */
 	err = mr_peer_check(pair->page, w->rkey, w->raddr + w->off, w->length - w->off, access_needed(w),
-		wire->peer_qpn, wire->local_qpn, &addr);
+		wire, &addr);
 	if (err < 0)
 		return err;
 	err = -EINVAL;

@@ -70,10 +70,14 @@ int key_invalidate(uint32_t key, const struct soft_qp *qp, bool remote);
 
 /* A published entry of a peer's, checked as an initiator must (after pair_hazard_enter()); 0 or a negative errno. */
 struct vsd_page;
+struct wire;
 int mr_peer_check(const struct vsd_page *page, uint32_t rkey, uint64_t addr, uint64_t length, unsigned access,
-		  uint32_t peer_qpn, uint32_t my_qpn, uint64_t *remote_addr);
-/* The gate of a QP in our own page: opened at RTR, closed at ERR, RESET and destroy. */
-void qp_gate_open(uint32_t qpn, unsigned access, uint32_t pd_handle, uint32_t peer_qpn);
+		  const struct wire *wire, uint64_t *remote_addr);
+/*
+ * The gate of a QP in our own page: opened at RTR, closed at ERR, RESET and destroy. It lets through what comes by
+ * @wire, and nothing while that is NULL: a QP that was reset and came back is another connection.
+ */
+void qp_gate_open(uint32_t qpn, unsigned access, uint32_t pd_handle, uint32_t peer_qpn, const struct wire *wire);
 void qp_gate_close(uint32_t qpn);
 
 #endif

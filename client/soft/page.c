@@ -86,7 +86,12 @@ void page_forget(void)
 	pthread_mutex_unlock(&lock);
 }
 
-void qp_gate_open(uint32_t qpn, unsigned access, uint32_t pd_handle, uint32_t peer_qpn)
+static uint64_t wire_name(const struct wire *wire)
+{
+	return (uint64_t)wire->gen << 32 | wire->index;
+}
+
+void qp_gate_open(uint32_t qpn, unsigned access, uint32_t pd_handle, uint32_t peer_qpn, const struct wire *wire)
 {
 	if (!rt.page)
 		return;
@@ -107,6 +112,8 @@ void qp_gate_open(uint32_t qpn, unsigned access, uint32_t pd_handle, uint32_t pe
 		atomic_store_explicit(&gate->access, access, memory_order_relaxed);
 		atomic_store_explicit(&gate->pd, pd, memory_order_relaxed);
 		atomic_store_explicit(&gate->peer_qpn, peer_qpn, memory_order_relaxed);
+		atomic_store_explicit(&gate->wire, wire ? wire_name(wire) : 0, memory_order_relaxed);
+		atomic_store_explicit(&gate->segment, wire ? wire->pair->segment : 0, memory_order_relaxed);
 		atomic_store_explicit(&gate->gen, ++last_gen, memory_order_release);
 	}
 	pthread_mutex_unlock(&lock);
@@ -128,12 +135,14 @@ void qp_gate_close(uint32_t qpn)
 }
 
 /* The gate lets @access through; *@pd is its PD. Each load is an acquire: the last look at gen comes after all. */
-static bool gate_lets(const struct vsd_page *page, uint32_t qpn, uint32_t peer_qpn, unsigned access, uint32_t *pd)
+static bool gate_lets(const struct vsd_page *page, const struct wire *wire, unsigned access, uint32_t *pd)
 {
-	const struct vsd_gate *gate = &page->gates[qpn % VSD_PAGE_GATES];
+	const struct vsd_gate *gate = &page->gates[wire->peer_qpn % VSD_PAGE_GATES];
 	uint64_t gen = atomic_load_explicit(&gate->gen, memory_order_acquire);
-	bool lets = gen && atomic_load_explicit(&gate->qpn, memory_order_acquire) == qpn &&
-		    atomic_load_explicit(&gate->peer_qpn, memory_order_acquire) == peer_qpn &&
+	bool lets = gen && atomic_load_explicit(&gate->qpn, memory_order_acquire) == wire->peer_qpn &&
+		    atomic_load_explicit(&gate->peer_qpn, memory_order_acquire) == wire->local_qpn &&
+		    atomic_load_explicit(&gate->wire, memory_order_acquire) == wire_name(wire) &&
+		    atomic_load_explicit(&gate->segment, memory_order_acquire) == wire->pair->segment &&
 		    (atomic_load_explicit(&gate->access, memory_order_acquire) & access) == access;
 
 	*pd = atomic_load_explicit(&gate->pd, memory_order_acquire);
@@ -141,14 +150,14 @@ static bool gate_lets(const struct vsd_page *page, uint32_t qpn, uint32_t peer_q
 }
 
 int mr_peer_check(const struct vsd_page *page, uint32_t rkey, uint64_t addr, uint64_t length, unsigned access,
-		  uint32_t peer_qpn, uint32_t my_qpn, uint64_t *remote_addr)
+		  const struct wire *wire, uint64_t *remote_addr)
 {
 	const struct vsd_key *entry = &page->keys[(rkey >> 8) % VSD_PAGE_KEYS];
 	uint64_t gen = atomic_load_explicit(&entry->gen, memory_order_acquire), size, iova, base;
 	uint32_t pd;
 	bool lets;
 
-	if (!gen || !gate_lets(page, peer_qpn, my_qpn, access, &pd))
+	if (!gen || !gate_lets(page, wire, access, &pd))
 		return -EACCES;
 	lets = atomic_load_explicit(&entry->key, memory_order_acquire) == rkey &&
 	       atomic_load_explicit(&entry->pd, memory_order_acquire) == pd &&

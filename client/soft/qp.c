@@ -161,10 +161,7 @@ int soft_qp_stop(struct soft_qp *qp)
 	soft_lock(&qp->rq_lock);
 	if (err < 0) {
 		atomic_store(&qp->state, state);
-		if (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
-			state == IBV_QPS_SQE)
-			qp_gate_open(qp->v.qp.qp_num, qp->priv->access,
-				qp->pd->base->pd.handle, qp->attr.dest_qp_num);
+		qp_open_gate(qp);
 	} else {
 		priv->stopped = true;
 		wire = atomic_load(&qp->wire);
@@ -259,6 +256,7 @@ bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 		responder_reset(qp);
 		wire->qp = qp;
 		qp_set_wire(qp, wire);
+		qp_open_gate(qp);
 	}
 	soft_unlock(&qp->rq_lock);
 	soft_unlock(&qp->sq_lock);

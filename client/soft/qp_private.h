@@ -224,6 +224,8 @@ void qp_posted(struct soft_qp *qp);
 /* --- qp_state.c ------------------------------------------------------------------------------------------------------ */
 /* Carries a noted failure out. @rq_held: whether the caller has the rq lock as well as the sq lock. */
 void qp_settle(struct soft_qp *qp, bool rq_held);
+/* Opens the gate of a QP that has one, to what comes by the wire that it has now (both locks). */
+void qp_open_gate(struct soft_qp *qp);
 /* Notes a failure; the first one counts. */
 void qp_fail(struct soft_qp *qp, enum qp_failure failure, int event);
 /* Completes everything outstanding in error, or withholds it until no initiator is inside (both locks). */

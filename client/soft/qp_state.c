@@ -62,6 +62,13 @@ static bool gate_is_open(int state)
 	       state == IBV_QPS_SQE;
 }
 
+void qp_open_gate(struct soft_qp *qp)
+{
+	if (gate_is_open(qp_state(qp)))
+		qp_gate_open(qp->v.qp.qp_num, qp->priv->access, qp->pd->base->pd.handle, qp->attr.dest_qp_num,
+			atomic_load(&qp->wire));
+}
+
 void qp_raise(struct soft_qp *qp, enum ibv_event_type type)
 {
 	soft_async_raise(&qp->ctx->async, type, &qp->v.qp, 0);
@@ -333,9 +340,8 @@ int soft_qp_apply(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		else
 			atomic_store(&qp->state, state);
 	}
-	if (gate_is_open(state) && (mask & (IBV_QP_STATE | IBV_QP_ACCESS_FLAGS)))
-		qp_gate_open(qp->v.qp.qp_num, qp->priv->access, qp->pd->base->pd.handle,
-			qp->attr.dest_qp_num);
+	if (mask & (IBV_QP_STATE | IBV_QP_ACCESS_FLAGS))
+		qp_open_gate(qp);
 	if (state == IBV_QPS_SQD)
 		sq_check_drained(qp);
 	soft_unlock(&qp->rq_lock);

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/soft/mr.h"
+#include "client/soft/mr_private.h"
 #include "client/soft/page.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
@@ -174,9 +174,43 @@ START_TEST(closing_waits_for_an_initiator)
 }
 END_TEST
 
+/* As the two ends of a connection in a segment see it. */
+static struct pair segment = { .segment = 4 };
+static struct wire initiator = {
+	.pair = &segment,
+	.index = 2,
+	.gen = 9,
+	.local_qpn = 0x300,
+	.peer_qpn = 0x200,
+};
+static const struct wire owner = {
+	.pair = &segment,
+	.index = 2,
+	.gen = 9,
+	.local_qpn = 0x200,
+	.peer_qpn = 0x300,
+};
+
+START_TEST(a_region_that_an_initiator_does_not_leave_stays_whole)
+{
+	struct vsd_hazard *hazard = pair_hazard_enter(&rt.loop[0], KEY, 0x200);
+	const struct vsd_key *entry = &rt.page->keys[(KEY >> 8) % VSD_PAGE_KEYS];
+	struct mr_ref ref;
+	void *ptr;
+
+	key_wait_limit = 20000000;
+	ck_assert_int_eq(mr_close(&mr), -EBUSY);
+	ck_assert_uint_ne(entry->gen, 0);
+	ck_assert_int_eq(mr_ref(KEY, &pd, NULL, 0x70000, 1, 0, true, &ref, &ptr), 0);
+	mr_unref(&ref);
+	pair_hazard_leave(&rt.loop[0], hazard);
+	ck_assert_int_eq(mr_close(&mr), 0);
+}
+END_TEST
+
 static int peer_check(uint64_t addr, uint64_t length, unsigned access, uint64_t *remote)
 {
-	return mr_peer_check(rt.page, KEY, addr, length, access, 0x200, 0x300, remote);
+	return mr_peer_check(rt.page, KEY, addr, length, access, &initiator, remote);
 }
 
 START_TEST(an_initiator_finds_entry_and_gate)
@@ -184,18 +218,41 @@ START_TEST(an_initiator_finds_entry_and_gate)
 	uint64_t remote;
 
 	ck_assert_int_eq(peer_check(0x70000, 1, IBV_ACCESS_REMOTE_READ, &remote), -EACCES);
-	qp_gate_open(0x200, IBV_ACCESS_REMOTE_READ, 1, 0x300);
+	qp_gate_open(0x200, IBV_ACCESS_REMOTE_READ, 1, 0x300, &owner);
 	ck_assert_int_eq(peer_check(0x70010, 16, IBV_ACCESS_REMOTE_READ, &remote), 0);
 	ck_assert_uint_eq(remote, (uintptr_t)memory + 0x10);
 	ck_assert_int_eq(peer_check(0x70010, 4096, IBV_ACCESS_REMOTE_READ, &remote), -ERANGE);
 	ck_assert_int_eq(peer_check(0x6ffff, 1, IBV_ACCESS_REMOTE_READ, &remote), -ERANGE);
 	ck_assert_int_eq(peer_check(0x70010, UINT64_MAX, IBV_ACCESS_REMOTE_READ, &remote), -ERANGE);
 	ck_assert_int_eq(peer_check(0x70010, 1, IBV_ACCESS_REMOTE_WRITE, &remote), -EACCES); /* the gate's word */
-	ck_assert_int_eq(mr_peer_check(rt.page, KEY, 0x70000, 1, IBV_ACCESS_REMOTE_READ, 0x200, 0x301, &remote), -EACCES);
-	ck_assert_int_eq(mr_peer_check(rt.page, KEY + 1, 0x70000, 1, IBV_ACCESS_REMOTE_READ, 0x200, 0x300, &remote),
+	ck_assert_int_eq(mr_peer_check(rt.page, KEY + 1, 0x70000, 1, IBV_ACCESS_REMOTE_READ, &initiator, &remote),
 			 -EACCES);
 	qp_gate_close(0x200);
 	ck_assert_int_eq(peer_check(0x70000, 1, IBV_ACCESS_REMOTE_READ, &remote), -EACCES);
+}
+END_TEST
+
+/* A QP that was reset and connected again, to the same peer: what comes by another wire is not for it. */
+START_TEST(an_initiator_needs_the_gates_connection)
+{
+	uint64_t remote;
+	struct pair other = { .segment = 5 };
+
+	qp_gate_open(0x200, IBV_ACCESS_REMOTE_READ, 1, 0x300, NULL);
+	ck_assert_int_eq(peer_check(0x70000, 1, IBV_ACCESS_REMOTE_READ, &remote), -EACCES);
+	qp_gate_open(0x200, IBV_ACCESS_REMOTE_READ, 1, 0x300, &owner);
+	ck_assert_int_eq(peer_check(0x70000, 1, IBV_ACCESS_REMOTE_READ, &remote), 0);
+
+	struct wire olds[] = { initiator, initiator, initiator, initiator };
+
+	olds[0].gen--;
+	olds[1].index++;
+	olds[2].local_qpn++;
+	olds[3].pair = &other;
+	for (size_t i = 0; i < sizeof(olds) / sizeof(olds[0]); i++)
+		ck_assert_int_eq(mr_peer_check(rt.page, KEY, 0x70000, 1, IBV_ACCESS_REMOTE_READ, &olds[i], &remote),
+				 -EACCES);
+	qp_gate_close(0x200);
 }
 END_TEST
 
@@ -203,7 +260,7 @@ START_TEST(an_initiator_needs_the_gates_pd)
 {
 	uint64_t remote;
 
-	qp_gate_open(0x200, IBV_ACCESS_REMOTE_READ, 2, 0x300);
+	qp_gate_open(0x200, IBV_ACCESS_REMOTE_READ, 2, 0x300, &owner);
 	ck_assert_int_eq(peer_check(0x70000, 1, IBV_ACCESS_REMOTE_READ, &remote), -EACCES);
 }
 END_TEST
@@ -402,10 +459,12 @@ int main(void)
 	tcase_add_test(t, the_null_region_has_no_address);
 	tcase_add_test(t, closing_waits_for_a_thread_of_ours);
 	tcase_add_test(t, closing_waits_for_an_initiator);
+	tcase_add_test(t, a_region_that_an_initiator_does_not_leave_stays_whole);
 	tcase_add_test(t, memory_is_probed_without_being_populated);
 	t = harness_tcase(suite, "published");
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, an_initiator_finds_entry_and_gate);
+	tcase_add_test(t, an_initiator_needs_the_gates_connection);
 	tcase_add_test(t, an_initiator_needs_the_gates_pd);
 	tcase_add_test(t, a_closed_or_reopened_key_has_another_generation);
 	tcase_add_test(t, a_slot_in_use_is_left_alone);

@@ -41,6 +41,8 @@ static const struct {
 	{ AT(vsd_key, pd), 40 },
 	{ AT(vsd_gate, qpn), 8 },
 	{ AT(vsd_gate, peer_qpn), 20 },
+	{ AT(vsd_gate, wire), 24 },
+	{ AT(vsd_gate, segment), 32 },
 	{ AT(vsd_segment, sides), 64 },
 	{ AT(vsd_side, want_pool), 1024 },
 	{ AT(vsd_side, summary), 1088 },
