@@ -22,7 +22,8 @@
 
 #define WAIT_SPIN 50000ull
 #define WAIT_SAY 1000000000ull
-#define WAIT_END 10000000000ull
+
+uint64_t key_wait_limit = 10000000000ull;
 
 static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct key_slot *_Atomic leaves[LEAVES];
@@ -55,7 +56,7 @@ int key_wait(struct key_slot *slot, uint32_t key)
 
 		if (!start)
 			start = now;
-		if (now - start > WAIT_END)
+		if (now - start > key_wait_limit)
 			return -EBUSY;
 		if (!said && now - start > WAIT_SAY) {
 			control_debug("key 0x%x is still in use after 1 s: is the peer stopped?", key);

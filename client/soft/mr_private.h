@@ -25,7 +25,9 @@ static inline void key_slot_leave(struct key_slot *slot)
 	atomic_fetch_sub_explicit(&slot->users, 1, memory_order_release);
 }
 
-/* Waits until nobody of ours is in the slot and no peer's hazard names @key (0: do not ask). -EBUSY after 10 s. */
+/* Waits until nobody of ours is in the slot and no peer's hazard names @key (0: do not ask). -EBUSY after 10 s, which
+ * tests shorten. */
+extern uint64_t key_wait_limit;
 int key_wait(struct key_slot *slot, uint32_t key);
 
 /* The checks of a window; the slot's user is the caller's. On success the region behind it has a user too. */
