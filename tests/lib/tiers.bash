@@ -95,6 +95,9 @@ tier_unit()
 {
 	tier_build_gcc unit || return
 	tier_make_check unit gcc UNIT_TESTS FUZZ_TARGETS
+	[ $VERBSD_LENGTH = ci ] || export LONG=1 # the larger models
+	tier_scripts unit gcc "$top/build/root" MODEL_TESTS
+	unset LONG
 	# With sanitizers, so that the same tests in another place find other things.
 	if build_make gcc distcheck DISTCHECK_CONFIGURE_FLAGS='--enable-sanitizers=address,undefined CFLAGS=-O1' \
 		>"$top/build/distcheck.log" 2>&1; then
