@@ -30,6 +30,8 @@
 /* epoll data of our own fds; anything else is a pair, by its pidfd. */
 enum { ON_WAKE = 1, ON_TIMER = 2, ON_EVENTS = 4, ON_KICK = 8, ON_MAX = 16 };
 
+static const int fault_signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
+
 static __thread bool progress_thread;
 
 bool rt_in_progress_thread(void)
@@ -295,15 +297,23 @@ static void lead_leave(void *lead)
 	sleep_arm(now + TICK_NS);
 }
 
-/* poll(2) is never restarted; read(2) on a uverbs file would be, if all handlers ask for it. */
+/*
+ * poll(2) is never restarted; read(2) on a uverbs file would be, if the handler asks for it. Which one ran is not known:
+ * all have to ask, but for those of faults (sanitizers and crash reporters have them).
+ */
 static bool restarts(void)
 {
+	sigset_t faults;
+
+	sigemptyset(&faults);
+	for (size_t i = 0; i < sizeof(fault_signals) / sizeof(fault_signals[0]); i++)
+		sigaddset(&faults, fault_signals[i]);
 	for (int sig = 1; sig < NSIG; sig++) {
 		struct sigaction action;
 
-		if (sigaction(sig, NULL, &action) < 0 || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN)
+		if (sigismember(&faults, sig) || sigaction(sig, NULL, &action) < 0)
 			continue;
-		if (!(action.sa_flags & SA_RESTART))
+		if (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART))
 			return false;
 	}
 	return true;

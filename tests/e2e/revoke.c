@@ -148,6 +148,7 @@ static void write_on(const struct address *to)
 static void writer(void)
 {
 	struct address mine, peer;
+	char byte;
 
 	alarm(290);
 	device_open();
@@ -157,7 +158,7 @@ static void writer(void)
 		if (!swap_addresses(&mine, &peer))
 			_exit(0);
 		qp_connect(&peer);
-		NEED(write(link_fd, "c", 1) == 1);
+		NEED(write(link_fd, "c", 1) == 1 && read(link_fd, &byte, 1) == 1);
 		write_on(&peer);
 		NEED(write(link_fd, "e", 1) == 1);
 		NEED(ibv_destroy_qp(qp) == 0);
@@ -227,7 +228,7 @@ static void round_of(unsigned n)
 	qp_make(&mine);
 	NEED(swap_addresses(&mine, &peer));
 	qp_connect(&peer);
-	NEED(read(link_fd, &byte, 1) == 1 && byte == 'c');
+	NEED(read(link_fd, &byte, 1) == 1 && byte == 'c' && write(link_fd, "g", 1) == 1);
 	while (__atomic_load_n(&memory[SIZE - 1], __ATOMIC_ACQUIRE) == 0)
 		NEED(recv(link_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0); /* or its write failed */
 	dawdle(300000);
