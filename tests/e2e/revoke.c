@@ -190,7 +190,7 @@ static void *wake_peer(void *arg)
 {
 	struct timespec pause = { .tv_nsec = 3000000 };
 
-	nanosleep(&pause, NULL);
+	nanosleep(&pause, NULL); /* the verb may have to wait for the stopped peer */
 	NEED(kill(peer_pid, SIGCONT) == 0);
 	return arg;
 }
