@@ -132,6 +132,9 @@ static int before_done(struct soft_qp *qp, struct swqe *w, uint64_t at)
 {
 	struct requester *req = &qp->priv->req;
 
+	/* The refusal may be seen before the acknowledgement: its message has all its retries. */
+	if (w->msn > req->acked)
+		req->rnr_left = qp->attr.rnr_retry;
 	mark_acked(req, w->msn);
 	requester_complete(qp);
 	return req->una == at ? 0 : -EPROTO;

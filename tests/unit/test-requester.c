@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/soft/qp_private.h"
 #include "tests/lib/harness.h"
 #include "tests/unit/soft_loop.h"
 
@@ -222,6 +223,65 @@ START_TEST(rnr_retries_run_out)
 	loop_expect(send_cq, 2, IBV_WC_WR_FLUSH_ERR);
 	ck_assert_uint_eq(to[0], 0);
 	ck_assert_uint_eq(rt_page()->counters[VSD_COUNT_RNR], 2 * (1 + (unsigned)_i)); /* both sides count */
+}
+END_TEST
+
+/* The test is the responder: waits for the descriptor that restarts message @msn. */
+static void await_restart(struct wire *wire, uint32_t msn)
+{
+	struct vsd_req head = { .flags = 0 };
+
+	do {
+		rt_progress();
+		soft_lock(&b->rq_lock);
+		if (wire_req_peek(wire, &head) == 1) {
+			wire_req_consume(wire, &head);
+			wire_ack(wire, atomic_load(&wire->mine->acked));
+		} else {
+			head.flags = 0;
+		}
+		soft_unlock(&b->rq_lock);
+	} while (!(head.flags & VSD_F_RESTART));
+	ck_assert_uint_eq(head.msn, msn);
+}
+
+/* Refuses @msn; the requester looked at the acknowledgements just before those of the messages before it came. */
+static void answer_rnr(struct wire *wire, uint32_t msn)
+{
+	struct vsd_resp resp = { .op = VSD_RESP_RNR, .msn = msn, .value = 1 };
+
+	soft_lock(&a->sq_lock);
+	soft_lock(&b->rq_lock);
+	wire_resp_put(wire, &resp, -1);
+	ck_assert_int_eq(requester_inbound(a, atomic_load(&a->wire)), 1);
+	wire_ack(wire, msn);
+	soft_unlock(&b->rq_lock);
+	soft_unlock(&a->sq_lock);
+	rt_run_later(a);
+}
+
+START_TEST(each_message_has_all_its_rnr_retries)
+{
+	options.rnr_retry = 1;
+	pair_up(0);
+	loop_rtr(a, b->v.qp.qp_num, &options);
+	loop_wire(&loop, a, b, 16); /* b stays in INIT: it serves nothing */
+	loop_rts(a, &options);
+
+	struct wire *wire = atomic_load(&b->wire);
+
+	ck_assert_int_eq(send_one(1, 8), 0);
+	ck_assert_int_eq(send_one(2, 8), 0);
+	answer_rnr(wire, 0);
+	await_restart(wire, 0);
+	answer_rnr(wire, 1);
+	await_restart(wire, 1);
+	soft_lock(&b->rq_lock);
+	wire_ack(wire, 2);
+	soft_unlock(&b->rq_lock);
+	wire_notify(wire);
+	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
+	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
 }
 END_TEST
 
@@ -445,6 +505,7 @@ int main(void)
 	tcase_add_test(tcase, uc_local_fault_is_sqe_and_can_be_left);
 	tcase_add_test(tcase, rnr_for_ever_ends_with_a_receive);
 	tcase_add_loop_test(tcase, rnr_retries_run_out, 0, 4);
+	tcase_add_test(tcase, each_message_has_all_its_rnr_retries);
 	tcase_add_test(tcase, no_peer_is_retry_exceeded_after_the_timeout);
 	tcase_add_test(tcase, a_closed_peer_is_retry_exceeded_once_something_waits);
 	tcase_add_test(tcase, wrs_wait_for_the_wire);
