@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client/control/control.h"
 #include "client/soft/mr_private.h"
@@ -66,7 +68,7 @@ int key_wait(struct key_slot *slot, uint32_t key)
 		if (now - start > WAIT_SPIN) {
 			struct timespec pause = { .tv_nsec = 50000 };
 
-			nanosleep(&pause, NULL);
+			syscall(SYS_nanosleep, &pause, NULL); /* nanosleep() is a cancellation point */
 		}
 	}
 	return 0;

@@ -174,7 +174,7 @@ void wire_req_put(struct wire *wire, const struct vsd_req *head, const void *pay
 		from += rest;
 		rest = head->len - rest;
 	}
-	for (unsigned i = 1; i < head->slots; i++) {
+	for (unsigned i = 1; from && i < head->slots; i++) {
 		struct vsd_req_more *more = lane_slot(lane, lane->pos + i);
 		size_t part = rest < MORE ? rest : MORE;
 
