@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client/control/control.h"
@@ -125,10 +126,11 @@ static void pair_free(struct pair *pair)
 		munmap(pair->mem, pair->priv->size);
 	if (pair->page)
 		munmap((void *)(uintptr_t)pair->page, VSD_PAGE_SIZE);
+	/* Not close(): that is a cancellation point, and a poller comes here with locks. */
 	if (pair->pidfd >= 0)
-		close(pair->pidfd);
+		syscall(SYS_close, pair->pidfd);
 	if (pair->kick >= 0)
-		close(pair->kick);
+		syscall(SYS_close, pair->kick);
 	private_free(pair->priv);
 	free(pair);
 }
@@ -271,6 +273,7 @@ static void remove_where(bool all)
 	while (gone) {
 		struct pair *next = gone->priv->next;
 
+		pool_abandon(gone);
 		pair_free(gone);
 		gone = next;
 	}

@@ -37,9 +37,11 @@ static int chunk_take(struct pair *pair, enum pool_kind kind)
 			return chunk;
 		if (rt_populate(chunk_at(pair, kind, chunk), VSD_CHUNK) == 0) {
 			atomic_fetch_or(&pool->populated, bit);
+			atomic_store(&pool->short_at, 0);
 			return chunk;
 		}
 		atomic_fetch_or(&pool->free, bit);
+		atomic_store(&pool->short_at, rt_now());
 		return -1; /* out of memory: the next turn tries again */
 	}
 	return -1;
@@ -72,12 +74,16 @@ static void strays_look(struct pair_private *priv)
 }
 
 /* pool_lock held. */
-static void waiter_add(struct pair *pair, struct soft_qp *qp)
+static void waiter_add(struct pair *pair, enum pool_kind kind, struct soft_qp *qp)
 {
 	struct pair_private *priv = pair->priv;
 
-	if (qp->pool_prev)
+	if (qp->pool_prev) {
+		qp->pool_kinds |= (uint8_t)(1u << kind);
 		return;
+	}
+	qp->pool_kinds = (uint8_t)(1u << kind);
+	atomic_store(&qp->pool_pair, pair);
 	qp->pool_next = NULL;
 	qp->pool_prev = priv->waiters_tail;
 	*priv->waiters_tail = qp;
@@ -98,10 +104,19 @@ static void waiter_remove(struct pair *pair, struct soft_qp *qp)
 		priv->waiters_tail = qp->pool_prev;
 	qp->pool_prev = NULL;
 	qp->pool_next = NULL;
+	atomic_store(&qp->pool_pair, NULL);
 	if (!priv->waiters) {
 		atomic_store(&priv->waiting, false);
 		atomic_store(&pair->mem->sides[pair->side].want_pool, 0);
 	}
+}
+
+/* Waits for this kind no more. pool_lock held. */
+static void waiter_drop(struct pair *pair, enum pool_kind kind, struct soft_qp *qp)
+{
+	qp->pool_kinds &= (uint8_t)~(1u << kind);
+	if (!qp->pool_kinds)
+		waiter_remove(pair, qp);
 }
 
 int pair_chunk_get(struct pair *pair, enum pool_kind kind, struct soft_qp *waiter)
@@ -110,16 +125,77 @@ int pair_chunk_get(struct pair *pair, enum pool_kind kind, struct soft_qp *waite
 
 	if (chunk >= 0)
 		return chunk;
+	/* It has another wire since it waited, or another datagram: one list at a time. */
+	if (waiter) {
+		const struct pair *before = atomic_load(&waiter->pool_pair);
+
+		if (before && before != pair)
+			pair_forget_waiter(waiter);
+	}
 	pthread_mutex_lock(&pair->priv->pool_lock);
 	strays_look(pair->priv);
 	if (waiter)
-		waiter_add(pair, waiter);
+		waiter_add(pair, kind, waiter);
 	/* Once more: one may have come back before the wish was known. */
 	chunk = chunk_take(pair, kind);
 	if (chunk >= 0 && waiter)
-		waiter_remove(pair, waiter);
+		waiter_drop(pair, kind, waiter);
 	pthread_mutex_unlock(&pair->priv->pool_lock);
 	return chunk;
+}
+
+/* The first QP that waits for this kind goes on, and asks again for whatever it wants. False: none does. pool_lock held. */
+static bool waiter_wake(struct pair *pair, unsigned kind)
+{
+	struct soft_qp *qp = pair->priv->waiters;
+
+	while (qp && !(qp->pool_kinds >> kind & 1))
+		qp = qp->pool_next;
+	if (!qp)
+		return false;
+	waiter_remove(pair, qp);
+	rt_run_later(qp);
+	return true;
+}
+
+/*
+ * Who was woken may have had no use for the chunk: its lane was full, or it failed meanwhile. And nobody says when a stray
+ * has come back.
+ */
+bool pool_wake(struct pair *pair)
+{
+	struct pair_private *priv = pair->priv;
+	bool did = false;
+
+	if (!atomic_load(&priv->waiting))
+		return false;
+	pthread_mutex_lock(&priv->pool_lock);
+	strays_look(priv);
+	for (unsigned kind = 0; kind < 2; kind++) {
+		uint64_t short_at = atomic_load(&priv->pools[kind].short_at);
+		int n = __builtin_popcountll(atomic_load(&priv->pools[kind].free));
+
+		if (short_at && rt_now() - short_at < 10 * TICK_NS)
+			continue;
+		while (n-- > 0 && waiter_wake(pair, kind))
+			did = true;
+	}
+	pthread_mutex_unlock(&priv->pool_lock);
+	return did;
+}
+
+void pool_abandon(struct pair *pair)
+{
+	struct pair_private *priv = pair->priv;
+
+	pthread_mutex_lock(&priv->pool_lock);
+	while (priv->waiters) {
+		struct soft_qp *qp = priv->waiters;
+
+		waiter_remove(pair, qp);
+		rt_run_later(qp);
+	}
+	pthread_mutex_unlock(&priv->pool_lock);
 }
 
 void pair_chunk_put(struct pair *pair, enum pool_kind kind, int chunk)
@@ -130,16 +206,10 @@ void pair_chunk_put(struct pair *pair, enum pool_kind kind, int chunk)
 	if (!atomic_load(&priv->waiting))
 		return;
 	pthread_mutex_lock(&priv->pool_lock);
-	if (priv->waiters) {
-		struct soft_qp *qp = priv->waiters;
-
-		waiter_remove(pair, qp);
-		rt_run_later(qp);
-	}
+	waiter_wake(pair, kind);
 	pthread_mutex_unlock(&priv->pool_lock);
 }
 
-/* The QP waits in one pair at most, that of its wire; which one, only the list knows. */
 static bool forget_in(struct pair *pair, struct soft_qp *qp)
 {
 	bool found = false;

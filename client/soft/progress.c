@@ -270,6 +270,35 @@ static bool take_pair(struct pair *pair, bool sweep, unsigned *budget)
 	return did;
 }
 
+/*
+ * QPs wait for chunks. Wires that are not hot may hold some that their peer has taken without a notice: it did not know
+ * that anybody waits.
+ */
+static bool take_waiting(struct pair *pair)
+{
+	bool did = false;
+
+	if (!pair->priv || !atomic_load_explicit(&pair->priv->waiting, memory_order_relaxed))
+		return false;
+	for (uint32_t i = 0; i < pair->priv->n_wires; i++) {
+		struct wire *wire = pair->priv->wires[i];
+
+		if (wire && wire_pending(wire))
+			did |= wire_serve(wire);
+	}
+	return pool_wake(pair) || did;
+}
+
+static bool take_all_waiting(void)
+{
+	bool did = take_waiting(&rt.loop[0]);
+
+	did |= take_waiting(&rt.loop[1]);
+	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next)
+		did |= take_waiting(pair);
+	return did;
+}
+
 static bool take_ready(bool sweep)
 {
 	unsigned budget = ROUND_WIRES, looked = 0;
@@ -452,6 +481,8 @@ static bool round_any(bool sweep, bool clock)
 	did = serve_hot();
 	did |= take_loop();
 	did |= take_ready(sweep);
+	if (sweep)
+		did |= take_all_waiting();
 	did |= run_queue();
 	if (clock)
 		did |= round_clock();
@@ -532,6 +563,7 @@ void progress_tick(void)
 	}
 	/* What this process has for itself (loopback, the run queue, timers) it left to nobody. */
 	old |= take_loop();
+	old |= take_all_waiting();
 	old |= run_queue();
 	old |= round_clock();
 	for (unsigned n = 0; old && n < 16; n++)

@@ -40,8 +40,10 @@ struct soft_qp {
 	struct soft_qp *run_next;
 	_Atomic bool run_queued;
 	_Atomic unsigned refs;
-	/* pair.c: waiting for a chunk */
+	/* pool.c: waiting for a chunk of some kinds, in one pair */
 	struct soft_qp *pool_next, **pool_prev;
+	_Atomic(struct pair *) pool_pair;
+	uint8_t pool_kinds;
 	struct soft_lock sq_lock, rq_lock;
 	struct qp_private *priv;
 };

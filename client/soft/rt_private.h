@@ -32,6 +32,7 @@
 
 struct pool_state {
 	_Atomic uint64_t free, populated; /* a bit a chunk */
+	_Atomic uint64_t short_at;	  /* when there was no memory for one, 0: not lately */
 };
 
 /* A chunk that a released wire left behind: the peer may still read it. */
@@ -190,6 +191,10 @@ void pair_remove_all(void);
 /* Chunks that a wire holds when it is released. */
 void pool_strand(struct wire *wire);
 void pool_release(struct pair *pair, enum pool_kind kind, struct lane_out *lane, uint64_t taken);
+/* Chunks that are free although QPs wait: those go on. True when there were some. */
+bool pool_wake(struct pair *pair);
+/* The pair goes: nobody waits in it any more. */
+void pool_abandon(struct pair *pair);
 
 /* --- attach.c ---------------------------------------------------------------------------------------------------------- */
 /* The wire of an event, checked against the sizes of the pair; not handed to its QP. */

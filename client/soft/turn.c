@@ -125,6 +125,11 @@ static bool error_turn(struct soft_qp *qp, struct wire *wire)
 {
 	struct qp_private *priv = qp->priv;
 
+	/* Others of the pair may wait for the chunks that it still holds. */
+	if (wire && !wire->broken) {
+		wire_req_space(wire);
+		wire_resp_space(wire);
+	}
 	if (wire && priv->resp.nak_owed && !wire->broken) {
 		if (responder_resume(qp, wire) < 0)
 			priv->resp.nak_owed = false;

@@ -309,6 +309,91 @@ START_TEST(a_waiter_that_is_forgotten_is_not_run)
 }
 END_TEST
 
+static int take_all_chunks(unsigned side, enum pool_kind kind)
+{
+	int chunk = -1, next;
+
+	while ((next = pair_chunk_get(two.pair[side], kind, NULL)) >= 0)
+		chunk = next;
+	return chunk;
+}
+
+START_TEST(a_chunk_wakes_one_that_waits_for_its_kind)
+{
+	struct soft_qp first = { .run_queued = false }, second = { .run_queued = false };
+
+	make_ends(false, 16, 16);
+
+	int req = take_all_chunks(0, POOL_REQ), resp = take_all_chunks(0, POOL_RESP);
+
+	ck_assert_int_eq(pair_chunk_get(two.pair[0], POOL_REQ, &first), -1);
+	ck_assert_int_eq(pair_chunk_get(two.pair[0], POOL_RESP, &second), -1);
+	pair_chunk_put(two.pair[0], POOL_RESP, resp);
+	ck_assert(!atomic_load(&first.run_queued));
+	ck_assert(atomic_load(&second.run_queued));
+	pair_chunk_put(two.pair[0], POOL_REQ, req);
+	ck_assert(atomic_load(&first.run_queued));
+	rt_forget_qp(&first);
+	rt_forget_qp(&second);
+}
+END_TEST
+
+/* A QP that was woken and had no use for the chunk does not keep the next one waiting. */
+START_TEST(a_chunk_that_was_not_used_wakes_the_next)
+{
+	struct soft_qp first = { .run_queued = false }, second = { .run_queued = false };
+
+	make_ends(false, 16, 16);
+
+	int chunk = take_all_chunks(0, POOL_REQ);
+
+	ck_assert_int_eq(pair_chunk_get(two.pair[0], POOL_REQ, &first), -1);
+	ck_assert_int_eq(pair_chunk_get(two.pair[0], POOL_REQ, &second), -1);
+	ck_assert(!pool_wake(two.pair[0]));
+	pair_chunk_put(two.pair[0], POOL_REQ, chunk);
+	ck_assert(atomic_load(&first.run_queued));
+	ck_assert(!atomic_load(&second.run_queued));
+	ck_assert(pool_wake(two.pair[0]));
+	ck_assert(atomic_load(&second.run_queued));
+	ck_assert(!pool_wake(two.pair[0]));
+	rt_forget_qp(&first);
+	rt_forget_qp(&second);
+}
+END_TEST
+
+START_TEST(a_waiter_waits_in_one_pair)
+{
+	struct soft_qp waiter = { .run_queued = false };
+
+	make_ends(false, 16, 16);
+
+	int here = take_all_chunks(0, POOL_REQ), there = take_all_chunks(1, POOL_REQ);
+
+	ck_assert_int_eq(pair_chunk_get(two.pair[0], POOL_REQ, &waiter), -1);
+	ck_assert_int_eq(pair_chunk_get(two.pair[1], POOL_REQ, &waiter), -1);
+	ck_assert_ptr_null(two.pair[0]->priv->waiters);
+	pair_chunk_put(two.pair[0], POOL_REQ, here);
+	ck_assert(!atomic_load(&waiter.run_queued));
+	pair_chunk_put(two.pair[1], POOL_REQ, there);
+	ck_assert(atomic_load(&waiter.run_queued));
+	rt_forget_qp(&waiter);
+}
+END_TEST
+
+START_TEST(nobody_waits_in_a_pair_that_goes)
+{
+	struct soft_qp waiter = { .run_queued = false };
+
+	make_ends(false, 16, 16);
+	take_all_chunks(0, POOL_REQ);
+	ck_assert_int_eq(pair_chunk_get(two.pair[0], POOL_REQ, &waiter), -1);
+	pool_abandon(two.pair[0]);
+	ck_assert_ptr_null(waiter.pool_prev);
+	ck_assert(atomic_load(&waiter.run_queued));
+	rt_forget_qp(&waiter);
+}
+END_TEST
+
 START_TEST(a_released_wire_keeps_its_chunk_while_the_peer_may_read)
 {
 	int chunk;
@@ -674,6 +759,10 @@ int main(void)
 	t = tcase(suite, "pools");
 	tcase_add_loop_test(t, a_chunk_is_free_again_when_its_slot_was_taken, 0, N(shapes));
 	tcase_add_test(t, a_waiter_that_is_forgotten_is_not_run);
+	tcase_add_test(t, a_chunk_wakes_one_that_waits_for_its_kind);
+	tcase_add_test(t, a_chunk_that_was_not_used_wakes_the_next);
+	tcase_add_test(t, a_waiter_waits_in_one_pair);
+	tcase_add_test(t, nobody_waits_in_a_pair_that_goes);
 	tcase_add_test(t, a_released_wire_keeps_its_chunk_while_the_peer_may_read);
 	t = tcase(suite, "hostile");
 	tcase_add_loop_test(t, a_malformed_request_breaks_the_wire, 0, N(bad_requests));
