@@ -52,21 +52,33 @@ void requester_cqe(struct soft_qp *qp, const struct swqe *w, enum ibv_wc_status 
 		soft_cqe_taken(&cqe);
 }
 
+/* Bytes of a WR in the direction that they went; atomics and local operations move none. */
+static void count_bytes(const struct swqe *w, uint64_t *sent, uint64_t *received)
+{
+	if (w->opcode == IBV_WR_RDMA_READ)
+		*received += w->length;
+	else if (!swqe_has_response(w) && w->opcode != IBV_WR_LOCAL_INV && w->opcode != IBV_WR_BIND_MW)
+		*sent += w->length;
+}
+
 void requester_complete(struct soft_qp *qp)
 {
 	struct requester *req = &qp->priv->req;
+	uint64_t sent = 0, received = 0;
 
-	while (req->una != req->head) {
+	for (; req->una != req->head; req->una++) {
 		const struct swqe *w = swqe_at(req, req->una);
 
 		if (w->state == SWQE_FAILED)
 			qp_fail(qp, QP_FAIL_SEND, -1);
 		if (w->state != SWQE_DONE)
-			return;
+			break;
+		count_bytes(w, &sent, &received);
 		if (qp->init.sq_sig_all || (w->flags & IBV_SEND_SIGNALED))
 			requester_cqe(qp, w, IBV_WC_SUCCESS);
-		req->una++;
 	}
+	rt_count(VSD_COUNT_BYTES_SENT, sent);
+	rt_count(VSD_COUNT_BYTES_RECEIVED, received);
 }
 
 void requester_fail(struct soft_qp *qp, struct swqe *w, enum ibv_wc_status status)

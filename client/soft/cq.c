@@ -185,6 +185,7 @@ static int pop_many(struct soft_cq *cq, int max, struct ibv_wc *wc)
 	}
 	set_count(cq, get_count(cq) - (uint32_t)n);
 	soft_unlock(&cq->lock);
+	rt_count(VSD_COUNT_COMPLETIONS, (uint64_t)n);
 	return n;
 }
 
@@ -202,6 +203,7 @@ bool cq_pop(struct soft_cq *cq, struct soft_cqe *cqe)
 		set_count(cq, get_count(cq) - 1);
 	}
 	soft_unlock(&cq->lock);
+	rt_count(VSD_COUNT_COMPLETIONS, got);
 	return got;
 }
 

@@ -120,7 +120,7 @@ uint32_t rt_qpn_owner(uint32_t qpn)
 
 void rt_count(enum vsd_counter counter, uint64_t n)
 {
-	if (rt.page)
+	if (n && rt.page)
 		atomic_fetch_add_explicit(&rt.page->counters[counter], n, memory_order_relaxed);
 }
 
