@@ -85,6 +85,7 @@ int read_stream_run(struct soft_qp *qp, struct wire *wire)
 		resp->notify = true;
 	} while (s->off < s->total);
 	s->active = false;
+	rt_count(VSD_COUNT_BYTES_SENT, s->total);
 	responder_message_done(qp);
 	resp->dirty = true;
 	return 1;
@@ -127,6 +128,8 @@ int atomic_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req *he
 	/* The progress thread must not fault on a page that the program unmapped. */
 	if (ref.mr && ref.mr->null)
 		rc = 0;
+	else if ((uintptr_t)ptr & 7) /* of a window whose addresses start at 0 */
+		rc = -EINVAL;
 	else if (rt_in_progress_thread() && mr_probe(ptr, 8, true) < 0)
 		rc = -EFAULT;
 	else
@@ -134,7 +137,8 @@ int atomic_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req *he
 			swap ? head->atomic.compare : head->atomic.swap_add, head->atomic.swap_add);
 	mr_unref(&ref);
 	if (rc < 0) {
-		responder_nak(qp, IBV_WC_REM_OP_ERR, IBV_EVENT_QP_ACCESS_ERR);
+		responder_nak(qp, rc == -EINVAL ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR,
+			rc == -EINVAL ? IBV_EVENT_QP_REQ_ERR : IBV_EVENT_QP_ACCESS_ERR);
 		return 1;
 	}
 	wire_resp_put(wire, &answer, -1);
