@@ -39,8 +39,10 @@ static void unbound(struct soft_mw *mw)
 
 	mw->mr = NULL;
 	mw->qp = NULL;
-	if (atomic_fetch_sub(&mr->windows, 1) == 1)
+	/* First: without windows it may be deregistered, and freed. */
+	if (atomic_load(&mr->windows) == 1)
 		page_key_open(mr);
+	atomic_fetch_sub(&mr->windows, 1);
 }
 
 /* On the data path. Those inside are threads of ours that copy a slice at most. bind_lock held. */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "client/soft/mr_private.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
@@ -48,6 +49,13 @@ static void key_store(struct vsd_key *entry, const struct soft_mr *mr)
 	atomic_store_explicit(&entry->gen, ++last_gen, memory_order_release);
 }
 
+static bool is_open(const struct soft_mr *mr)
+{
+	struct key_slot *slot = key_slot_get(mr->key);
+
+	return slot && atomic_load(&slot->object) == (uintptr_t)mr;
+}
+
 void page_key_open(const struct soft_mr *mr)
 {
 	if (!rt.page || mr->null || !(mr->access & REMOTE) || mr->access & IBV_ACCESS_ON_DEMAND)
@@ -56,7 +64,8 @@ void page_key_open(const struct soft_mr *mr)
 
 	struct vsd_key *entry = &rt.page->keys[(mr->key >> 8) % VSD_PAGE_KEYS];
 
-	if (line_present(entry) && atomic_load_explicit(&entry->gen, memory_order_relaxed) == 0)
+	/* Whoever closes takes the region out of its slot first, and then comes here: its entry is not opened behind it. */
+	if (is_open(mr) && line_present(entry) && atomic_load_explicit(&entry->gen, memory_order_relaxed) == 0)
 		key_store(entry, mr);
 	pthread_mutex_unlock(&lock);
 }

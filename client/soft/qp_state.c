@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client/soft/qp_private.h"
 
@@ -92,6 +94,7 @@ static bool initiators_inside(struct soft_qp *qp)
 int qp_wait_initiators(struct soft_qp *qp)
 {
 	uint64_t deadline = 0;
+	bool said = false;
 
 	while (initiators_inside(qp)) {
 		uint64_t now = rt_now();
@@ -100,7 +103,12 @@ int qp_wait_initiators(struct soft_qp *qp)
 			deadline = now + QP_BUSY_NS;
 		if (now >= deadline)
 			return -EBUSY;
-		nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+		if (!said && deadline - now < QP_BUSY_NS - 1000000000u) {
+			control_debug("qp 0x%x is still in use after 1 s: is the peer stopped?", qp->v.qp.qp_num);
+			said = true;
+		}
+		/* nanosleep() is a cancellation point, and the gate is closed. */
+		syscall(SYS_nanosleep, &(struct timespec){ .tv_nsec = 20000 }, NULL);
 	}
 	return 0;
 }
