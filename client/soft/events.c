@@ -12,11 +12,13 @@
 #include "client/soft/rt_private.h"
 
 #define EARLY_MAX 1024u
+#define SEGMENT_AGAIN_NS (100 * (uint64_t)TICK_NS)
 
 struct request {
 	struct request *next;
 	uint16_t op;
 	uint32_t serial, peer; /* of PEER_RESOLVE: until its answer */
+	uint64_t after;	       /* not to be sent before */
 	union {
 		Vsd__WireReleaseRequest release;
 		Vsd__PeerResolveRequest resolve;
@@ -102,6 +104,7 @@ static void segment_ask(uint32_t segment)
 		return;
 	vsd__segment_get_request__init(&request->segment);
 	request->segment.segment = segment;
+	request->after = rt_now() + SEGMENT_AGAIN_NS; /* the program may be at its fd limit for long */
 	request_queue(request);
 }
 
@@ -112,17 +115,44 @@ static void resolve_failed(const struct request *request)
 		datagram_attached(request->peer, NULL);
 }
 
+/* The first request that is due; those before it wait for their time. */
+static struct request *request_due(void)
+{
+	struct request *request;
+	uint64_t now = 0;
+
+	pthread_mutex_lock(&q.lock);
+	for (request = q.head; request; request = request->next) {
+		if (!request->after)
+			break;
+		if (!now)
+			now = rt_now();
+		if (request->after <= now)
+			break;
+		sleep_arm(request->after);
+	}
+	pthread_mutex_unlock(&q.lock);
+	return request;
+}
+
+static void request_unlink(struct request *request)
+{
+	pthread_mutex_lock(&q.lock);
+	for (struct request **at = &q.head; *at; at = &(*at)->next)
+		if (*at == request) {
+			*at = request->next;
+			if (q.tail == &request->next)
+				q.tail = at;
+			break;
+		}
+	pthread_mutex_unlock(&q.lock);
+}
+
 void events_send(void)
 {
-	for (;;) {
-		pthread_mutex_lock(&q.lock);
+	struct request *request;
 
-		struct request *request = q.head;
-
-		pthread_mutex_unlock(&q.lock);
-		if (!request)
-			return;
-
+	while ((request = request_due())) {
 		int r = rt.events < 0 ? -ENOTCONN :
 					control_event_send(rt.events, request->op, &request->base, &request->serial);
 
@@ -130,11 +160,7 @@ void events_send(void)
 			sleep_arm(rt_now() + 10 * TICK_NS);
 			return;
 		}
-		pthread_mutex_lock(&q.lock);
-		q.head = request->next;
-		if (!q.head)
-			q.tail = &q.head;
-		pthread_mutex_unlock(&q.lock);
+		request_unlink(request);
 		if (r == 0 && request->op == VSD__OP__OP_PEER_RESOLVE) {
 			request->next = q.asked;
 			q.asked = request;
@@ -212,8 +238,12 @@ static void on_segment(struct control_event *in)
 	int mem = fdlist_steal(&in->fds, 0), pidfd = fdlist_steal(&in->fds, 1);
 	int kick = fdlist_steal(&in->fds, 2), page = fdlist_steal(&in->fds, 3);
 
-	if (pair_add(event, mem, pidfd, kick, page) == 0)
+	int r = pair_add(event, mem, pidfd, kick, page);
+
+	if (r == 0)
 		early_attach(event->segment);
+	else if (r != -EPROTO && r != -EEXIST)
+		segment_ask(event->segment);
 }
 
 static void on_wire(struct control_event *in)

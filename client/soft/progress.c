@@ -235,8 +235,11 @@ static bool take_word(struct pair *pair, unsigned i, unsigned *budget, bool *did
 		struct wire *wire = index < pair->priv->n_wires ? pair->priv->wires[index] : NULL;
 
 		if (!wire) {
-			/* Nobody's. A wire that is attached later looks for itself. */
+			/* Nobody's. A wire that is attached later looks for itself. A peer may set such bits for ever. */
 			atomic_fetch_and(word, ~(1ull << (index % 64)));
+			if (*budget == 0)
+				return false;
+			--*budget;
 			continue;
 		}
 		if (atomic_load_explicit(&wire->hot, memory_order_relaxed) || atomic_load(&wire->released))
