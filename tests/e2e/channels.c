@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -104,6 +105,22 @@ static void receive_post(unsigned i, unsigned n)
 		NEED(ibv_post_recv(side.qp[i], &wr, &bad) == 0);
 }
 
+/* The test wants no fd to be free when the peer's come. */
+static bool no_fds;
+static struct rlimit fds_before;
+
+static void limit_fds(void)
+{
+	struct rlimit limit;
+	int lowest = dup(0);
+
+	NEED(lowest >= 0 && close(lowest) == 0);
+	NEED(getrlimit(RLIMIT_NOFILE, &fds_before) == 0);
+	limit = fds_before;
+	limit.rlim_cur = (rlim_t)lowest;
+	NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
 static void side_make(int socket)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -124,6 +141,8 @@ static void side_make(int socket)
 		mine.qpn[i] = side.qp[i]->qp_num;
 		receive_post(i, DEPTH);
 	}
+	if (no_fds)
+		limit_fds();
 	NEED(write(socket, &mine, sizeof(mine)) == sizeof(mine));
 	NEED(read(socket, &peer, sizeof(peer)) == sizeof(peer));
 	for (unsigned i = 0; i < 2; i++)
@@ -181,6 +200,7 @@ static void start(void)
 	NEED(sender_pid >= 0);
 	if (sender_pid == 0) {
 		close(sockets[0]);
+		no_fds = false;
 		sender(sockets[1]);
 	}
 	close(sockets[1]);
@@ -473,6 +493,17 @@ static void death_is_an_event(void)
 	_exit(0);
 }
 
+/* The fds of the pair were lost: they come again, when there is room. */
+static void at_the_fd_limit(void)
+{
+	arm(0);
+	tell(SEND, 0);
+	NEED(dup(0) == -1 && errno == EMFILE);
+	NEED(setrlimit(RLIMIT_NOFILE, &fds_before) == 0);
+	take_event(0);
+	NEED(drain(0) == 1);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -487,6 +518,7 @@ static const struct {
 	{ "restarted", restarted },
 	{ "cancelled", cancelled },
 	{ "many-threads", many_threads },
+	{ "at-the-fd-limit", at_the_fd_limit },
 	{ "death-is-an-event", death_is_an_event },
 };
 
@@ -498,6 +530,7 @@ int main(int argc, char **argv)
 		if (argc < 2) {
 			puts(tests[i].name);
 		} else if (strcmp(tests[i].name, argv[1]) == 0) {
+			no_fds = tests[i].run == at_the_fd_limit;
 			start();
 			tests[i].run();
 			stop();
