@@ -187,6 +187,14 @@ static void loop_link(struct wire *wire)
 	pthread_mutex_unlock(&rt.loop_lock);
 }
 
+struct wire *loop_far_end(const struct wire *wire)
+{
+	const struct pair_private *far = rt.loop[!wire->pair->side].priv;
+	struct wire *other = wire->index < far->n_wires ? far->wires[wire->index] : NULL;
+
+	return other && other->gen == wire->gen ? other : NULL;
+}
+
 static void loop_unlink(struct wire *wire)
 {
 	pthread_mutex_lock(&rt.loop_lock);
@@ -336,8 +344,10 @@ static void collect_one(struct wire *wire)
 	pool_strand(wire);
 	pair->priv->wires[wire->index] = NULL;
 	pair->priv->attached--;
-	if (!pair->segment)
+	if (!pair->segment) {
+		pool_forget_half(&rt.loop[!pair->side], wire->mine);
 		loop_memory_put(wire->index, wire->gen);
+	}
 	events_release(pair->segment, wire->index, wire->gen);
 	wire_free(wire);
 }

@@ -57,19 +57,24 @@ static bool stray_done(const struct pool_stray *stray)
 	return atomic_load_explicit(&stray->theirs->state, memory_order_acquire) != stray->state || taken > stray->pos;
 }
 
+/* Its chunk is free. pool_lock held. */
+static void stray_end(struct pair_private *priv, struct pool_stray **at)
+{
+	struct pool_stray *stray = *at;
+
+	atomic_fetch_or(&priv->pools[stray->kind].free, 1ull << stray->chunk);
+	*at = stray->next;
+	free(stray);
+}
+
 /* pool_lock held. */
 static void strays_look(struct pair_private *priv)
 {
 	for (struct pool_stray **at = &priv->strays; *at;) {
-		struct pool_stray *stray = *at;
-
-		if (stray_done(stray)) {
-			atomic_fetch_or(&priv->pools[stray->kind].free, 1ull << stray->chunk);
-			*at = stray->next;
-			free(stray);
-		} else {
-			at = &stray->next;
-		}
+		if (stray_done(*at))
+			stray_end(priv, at);
+		else
+			at = &(*at)->next;
 	}
 }
 
@@ -275,14 +280,28 @@ static void strand(struct wire *wire, enum pool_kind kind, struct lane_out *lane
 	}
 }
 
+void pool_forget_half(struct pair *pair, const struct vsd_half *half)
+{
+	struct pair_private *priv = pair->priv;
+
+	pthread_mutex_lock(&priv->pool_lock);
+	for (struct pool_stray **at = &priv->strays; *at;) {
+		if ((*at)->theirs == half)
+			stray_end(priv, at);
+		else
+			at = &(*at)->next;
+	}
+	pthread_mutex_unlock(&priv->pool_lock);
+}
+
 void pool_strand(struct wire *wire)
 {
 	struct pair_private *priv = wire->pair->priv;
 
 	if (!wire->req_out.held && !wire->resp_out.held)
 		return;
-	/* Two QPs of one process: the memory of the wire goes, and with it whoever could read. */
-	if (!wire->pair->segment) {
+	/* Two QPs of one process, the other gone before: nobody is left who could read. */
+	if (!wire->pair->segment && !loop_far_end(wire)) {
 		pool_release(wire->pair, POOL_REQ, &wire->req_out, wire->req_out.pos);
 		pool_release(wire->pair, POOL_RESP, &wire->resp_out, wire->resp_out.pos);
 		return;

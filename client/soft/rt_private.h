@@ -190,6 +190,8 @@ void pair_collect(void);
 void pair_remove_all(void);
 /* Chunks that a wire holds when it is released. */
 void pool_strand(struct wire *wire);
+/* This half's memory goes: what strayed until its QP had read it is free. */
+void pool_forget_half(struct pair *pair, const struct vsd_half *half);
 void pool_release(struct pair *pair, enum pool_kind kind, struct lane_out *lane, uint64_t taken);
 /* Chunks that are free although QPs wait: those go on. True when there were some. */
 bool pool_wake(struct pair *pair);
@@ -206,6 +208,8 @@ struct wire *wire_find(uint32_t segment, uint32_t index, uint32_t gen, uint32_t 
 void wire_gone(struct wire *wire, bool dead);
 /* Frees released wires. Progress lock held. */
 void wire_collect(void);
+/* The other end of a loopback wire, as long as it was not freed. Progress lock held. */
+struct wire *loop_far_end(const struct wire *wire);
 
 /* --- qp_table.c ------------------------------------------------------------------------------------------------------ */
 /* Some QP is left. */

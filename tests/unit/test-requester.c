@@ -285,6 +285,29 @@ START_TEST(each_message_has_all_its_rnr_retries)
 }
 END_TEST
 
+START_TEST(bytes_and_completions_are_counted)
+{
+	const _Atomic uint64_t *counters;
+
+	pair_up(16);
+	counters = rt_page()->counters;
+	loop_recv(b, 1, to_mr, to, SIZE);
+	ck_assert_int_eq(send_one(2, 1000), 0);
+	loop_expect(recv_cq, 1, IBV_WC_SUCCESS);
+	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
+	ck_assert_uint_eq(counters[VSD_COUNT_BYTES_SENT], 1000);
+	ck_assert_uint_eq(counters[VSD_COUNT_BYTES_RECEIVED], 1000);
+	ck_assert_uint_eq(counters[VSD_COUNT_COMPLETIONS], 2);
+	ck_assert_int_eq(write_one(3, 300), 0);
+	loop_expect(send_cq, 3, IBV_WC_SUCCESS);
+	ck_assert_uint_eq(counters[VSD_COUNT_BYTES_SENT], 1300);
+	ck_assert_int_eq(loop_send(a, 4, IBV_WR_RDMA_READ, from_mr, from, 50, to_mr, to), 0);
+	loop_expect(send_cq, 4, IBV_WC_SUCCESS);
+	ck_assert_uint_ge(counters[VSD_COUNT_BYTES_RECEIVED], 1050);
+	ck_assert_uint_eq(counters[VSD_COUNT_COMPLETIONS], 4);
+}
+END_TEST
+
 START_TEST(no_peer_is_retry_exceeded_after_the_timeout)
 {
 	options.timeout = 1;
@@ -432,6 +455,35 @@ START_TEST(what_a_peer_sent_before_it_went_still_comes)
 }
 END_TEST
 
+/* The chunk of a sender that is gone is not used again before its message was read. */
+START_TEST(a_message_outlives_its_sender)
+{
+	struct soft_qp *c, *d;
+	uint8_t *other = to + SIZE / 2;
+
+	options.type = IBV_QPT_UC;
+	pair_up(16);
+	loop_recv(b, 20, to_mr, to, 20000);
+	c = loop_qp(&loop, &options);
+	d = loop_qp(&loop, &options);
+	loop_connect(&loop, c, d, 16, &options);
+	soft_lock(&b->rq_lock); /* it is busy */
+	ck_assert_int_eq(send_one(1, 20000), 0);
+	loop_qp_free(a);
+	a = c;
+	while (rt_progress())
+		;
+	for (int i = 0; i < 70; i++) {
+		ck_assert_int_eq(loop_send(c, 2, IBV_WR_SEND, to_mr, other, 10000, NULL, NULL), 0);
+		loop_expect(send_cq, 2, IBV_WC_SUCCESS);
+	}
+	soft_unlock(&b->rq_lock);
+	loop_expect(recv_cq, 20, IBV_WC_SUCCESS);
+	ck_assert_mem_eq(from, to, 20000);
+	loop_qp_free(d);
+}
+END_TEST
+
 START_TEST(a_qp_connected_to_itself)
 {
 	setenv("VERBSD_ENGINE", _i ? "stage" : "auto", 1);
@@ -506,6 +558,7 @@ int main(void)
 	tcase_add_test(tcase, rnr_for_ever_ends_with_a_receive);
 	tcase_add_loop_test(tcase, rnr_retries_run_out, 0, 4);
 	tcase_add_test(tcase, each_message_has_all_its_rnr_retries);
+	tcase_add_test(tcase, bytes_and_completions_are_counted);
 	tcase_add_test(tcase, no_peer_is_retry_exceeded_after_the_timeout);
 	tcase_add_test(tcase, a_closed_peer_is_retry_exceeded_once_something_waits);
 	tcase_add_test(tcase, wrs_wait_for_the_wire);
@@ -515,6 +568,7 @@ int main(void)
 	tcase_add_test(tcase, a_dead_peer_fails_the_oldest_and_flushes_the_rest);
 	tcase_add_test(tcase, a_peer_that_closed_before_it_died_is_no_news);
 	tcase_add_test(tcase, what_a_peer_sent_before_it_went_still_comes);
+	tcase_add_test(tcase, a_message_outlives_its_sender);
 	tcase_add_loop_test(tcase, a_qp_connected_to_itself, 0, 2);
 	tcase_add_test(tcase, the_new_interface_posts_all_or_nothing);
 	return harness_run(suite);
