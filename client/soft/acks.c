@@ -331,7 +331,7 @@ static bool waits_unlinked(struct soft_qp *qp)
 	if (qp->init.qp_type == IBV_QPT_UD || requester_link(qp, atomic_load(&qp->wire)))
 		return false;
 	return (state == IBV_QPS_RTS && req->una != req->head) ||
-	       (state == IBV_QPS_SQD && req->una != req->tx);
+	       (state == IBV_QPS_SQD && req->una < req->started);
 }
 
 /* How long a request waits for a peer that is not there; 0: for ever. */

@@ -190,7 +190,7 @@ void soft_qp_query(struct soft_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_i
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = qp_state(qp);
 	attr->cap = qp->init.cap;
-	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->priv->req.una != qp->priv->req.tx;
+	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->priv->req.una < qp->priv->req.started;
 	soft_unlock(&qp->rq_lock);
 	soft_unlock(&qp->sq_lock);
 	if (!init)

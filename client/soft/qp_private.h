@@ -72,6 +72,7 @@ struct requester {
 	uint64_t tx;	/* next to be transmitted, or in the middle of that */
 	uint64_t una;	/* oldest that is not completed */
 	_Atomic uint64_t freed; /* oldest that still takes its place in the SQ: moves when a CQE is read */
+	uint64_t started; /* behind the last one that transmission ever began of: SQD lets those end, RNR or not */
 	uint64_t ackpos, rsp; /* looked at for acknowledgements; for responses */
 	uint64_t msn, acked; /* next message number of the wire; messages acknowledged */
 	unsigned rd_out;     /* READs and atomics that wait for their response */

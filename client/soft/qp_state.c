@@ -122,7 +122,7 @@ void sq_flush(struct soft_qp *qp)
 
 		requester_cqe(qp, w, w->state == SWQE_FAILED ? w->status : IBV_WC_WR_FLUSH_ERR);
 	}
-	req->tx = req->ackpos = req->rsp = req->head;
+	req->tx = req->started = req->ackpos = req->rsp = req->head;
 	req->rd_out = 0;
 	req->rnr_at = req->retry_at = req->lost_at = 0;
 	qp->priv->dgram_at = 0;
@@ -221,8 +221,7 @@ void sq_check_drained(struct soft_qp *qp)
 {
 	struct requester *req = &qp->priv->req;
 
-	if (qp_state(qp) != IBV_QPS_SQD || req->drained || req->una != req->tx ||
-		(req->tx != req->head && swqe_at(req, req->tx)->state != SWQE_QUEUED))
+	if (qp_state(qp) != IBV_QPS_SQD || req->drained || req->una < req->started)
 		return;
 	req->drained = true;
 	if (qp->attr.en_sqd_async_notify)

@@ -273,7 +273,7 @@ static bool may_transmit(struct soft_qp *qp, const struct swqe *w)
 	if (w->state == SWQE_FAILED || qp->priv->failure != QP_FINE)
 		return false;
 	return state == IBV_QPS_RTS ||
-	       (state == IBV_QPS_SQD && (w->state == SWQE_PARTIAL || w->state == SWQE_ENGINE));
+	       (state == IBV_QPS_SQD && qp->priv->req.tx < qp->priv->req.started);
 }
 
 bool requester_push(struct soft_qp *qp)
@@ -294,6 +294,8 @@ bool requester_push(struct soft_qp *qp)
 		}
 		int rc = transmit(qp, wire, w, &budget);
 
+		if (w->state != SWQE_QUEUED && req->started <= req->tx)
+			req->started = req->tx + 1;
 		if (rc == -EPROTO)
 			qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
 		else if (rc < 0 && rc != -ECANCELED)
@@ -334,7 +336,7 @@ void requester_reset(struct soft_qp *qp)
 {
 	struct requester *req = &qp->priv->req;
 
-	req->head = req->tx = req->una = req->ackpos = req->rsp = 0;
+	req->head = req->tx = req->una = req->started = req->ackpos = req->rsp = 0;
 	atomic_store(&req->freed, 0);
 	req->msn = req->acked = 0;
 	req->rd_out = 0;
