@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Falling asleep and waking: who reads the kick pipe when nobody is blocked, and when nobody is left who could kick. */
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "client/soft/rt_private.h"
+#include "tests/lib/harness.h"
+#include "tests/unit/soft_loop.h"
+
+static struct loop loop;
+static int fd;
+
+static void setup(void)
+{
+	loop_start(&loop);
+	fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+	ck_assert_int_ge(fd, 0);
+}
+
+static void teardown(void)
+{
+	close(fd);
+	loop_stop(&loop);
+}
+
+static bool given(void)
+{
+	pthread_mutex_lock(&rt.state_lock);
+
+	bool is = rt.kick_given;
+
+	pthread_mutex_unlock(&rt.state_lock);
+	return is;
+}
+
+static bool led(void)
+{
+	pthread_mutex_lock(&rt.state_lock);
+
+	bool is = rt.leader;
+
+	pthread_mutex_unlock(&rt.state_lock);
+	return is;
+}
+
+static bool is_asleep(void)
+{
+	return atomic_load(&rt.page->state) & 1;
+}
+
+static void await(bool (*what)(void))
+{
+	while (!what())
+		sched_yield();
+}
+
+static void *block(void *arg)
+{
+	(void)arg;
+	return (void *)(intptr_t)rt_block(fd);
+}
+
+static void add_one(void)
+{
+	uint64_t one = 1;
+
+	ck_assert_int_eq(write(fd, &one, sizeof(one)), sizeof(one));
+}
+
+/* A thread that had the pipe is gone; the process falls asleep before a tick: the pipe has a reader all the same. */
+START_TEST(sleeper_has_a_reader)
+{
+	pthread_t thread;
+	void *result;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, block, NULL), 0);
+	await(led);
+	ck_assert(!given());
+	add_one();
+	ck_assert_int_eq(pthread_join(thread, &result), 0);
+	ck_assert_ptr_null(result);
+	sleep_wake();
+	await(is_asleep);
+	await(given);
+}
+END_TEST
+
+/* Cancelled while it waits: the pipe goes back, and the process may block again. */
+START_TEST(cancelled_gives_back)
+{
+	pthread_t thread;
+	void *result;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, block, NULL), 0);
+	await(led);
+	ck_assert_int_eq(pthread_cancel(thread), 0);
+	ck_assert_int_eq(pthread_join(thread, &result), 0);
+	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+	ck_assert(!led());
+	await(given);
+	add_one();
+	ck_assert_int_eq(rt_block(fd), 0);
+}
+END_TEST
+
+/* A kick wakes a blocked reader, which falls asleep in another epoch: one that has not been kicked in. */
+START_TEST(kick_begins_an_epoch)
+{
+	pthread_t thread;
+	char byte = 0;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, block, NULL), 0);
+	await(led);
+	await(is_asleep);
+
+	uint64_t epoch = atomic_load(&rt.page->state);
+
+	ck_assert_int_eq(write(loop.kick, &byte, 1), 1);
+	while (atomic_load(&rt.page->state) <= epoch || !is_asleep())
+		sched_yield();
+	add_one();
+	pthread_join(thread, NULL);
+}
+END_TEST
+
+/* A pipe that hung up is always readable: it is not looked at any more, blocked or not. */
+START_TEST(hung_up_pipe_is_left_alone)
+{
+	int kick = atomic_exchange(&loop.kick, -1);
+	pthread_t thread;
+
+	close(kick);
+	while (!atomic_load(&rt.kick_over))
+		sched_yield();
+	ck_assert(!given());
+	ck_assert_int_eq(pthread_create(&thread, NULL, block, NULL), 0);
+	await(led);
+	await(is_asleep);
+	add_one();
+	pthread_join(thread, NULL);
+	ck_assert(!given());
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("sleep");
+	TCase *t = harness_tcase(suite, "sleep");
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, sleeper_has_a_reader);
+	tcase_add_test(t, cancelled_gives_back);
+	tcase_add_test(t, kick_begins_an_epoch);
+	tcase_add_test(t, hung_up_pipe_is_left_alone);
+	return harness_run(suite);
+}
