@@ -28,7 +28,7 @@ static int page_new(size_t size)
 	return fd;
 }
 
-/* All QP numbers that tests use belong to this process. */
+/* The QP numbers of this process, and those of the other. */
 static int map_new(void)
 {
 	int fd = page_new(VSD_MAP_SIZE);
@@ -39,6 +39,8 @@ static int map_new(void)
 	map->version = VSD_ABI_VERSION;
 	for (uint32_t i = 0; i < 16; i++)
 		atomic_store(&map->owner[i], PEER);
+	for (uint32_t i = 16; i < 32; i++)
+		atomic_store(&map->owner[i], LOOP_PEER);
 	munmap(map, VSD_MAP_SIZE);
 	return fd;
 }
@@ -179,7 +181,7 @@ struct soft_qp *loop_qp(struct loop *loop, const struct loop_options *options)
 	qp->recv_cq = options->recv_cq;
 	qp->srq = options->srq;
 	qp->v.qp.context = &loop->ctx.v.context;
-	qp->v.qp.qp_num = FIRST_QPN + loop->qpns++;
+	qp->v.qp.qp_num = options->qpn ? options->qpn : FIRST_QPN + loop->qpns++;
 	qp->v.qp.qp_type = options->type;
 	qp->init.qp_type = options->type;
 	qp->init.sq_sig_all = options->signal_all;
@@ -266,6 +268,20 @@ void loop_wire(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t
 	loop->wires++;
 	while (!atomic_load(&a->wire) || !atomic_load(&b->wire))
 		sched_yield();
+}
+
+void loop_datagram_wire(struct loop *loop, uint32_t slots, bool both)
+{
+	Vsd__EvWire event = VSD__EV_WIRE__INIT;
+
+	event.wire = loop->wires++;
+	event.generation = 1;
+	event.kind = VSD__WIRE_KIND__WIRE_DGRAM;
+	event.req_slots = event.resp_slots = slots;
+	for (event.side = 0; event.side < (both ? 2 : 1); event.side++) {
+		event.peer = event.side ? PEER : LOOP_PEER;
+		ck_assert(fake_event(loop->events, VSD__OP__EV_WIRE, &event.base));
+	}
 }
 
 void loop_connect(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots,

@@ -34,7 +34,12 @@ struct loop_options {
 	uint8_t rnr_retry, rnr_timer, timeout, retry_cnt, rd_atomic;
 	bool signal_all;
 	bool no_access; /* access is meant to be 0 */
+	uint32_t qpn;	/* 0: the next one */
 };
+
+/* QP numbers from here on belong to another process, LOOP_PEER. */
+#define LOOP_FOREIGN_QPN 0x1000u
+#define LOOP_PEER	 9u
 
 /* What most tests want. */
 #define LOOP_OPTIONS                                                                             \
@@ -62,6 +67,8 @@ void loop_rtr(struct soft_qp *qp, uint32_t dest, const struct loop_options *opti
 void loop_rts(struct soft_qp *qp, const struct loop_options *options);
 /* Sends the wire to both ends and waits until they have it. */
 void loop_wire(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots);
+/* A datagram wire to LOOP_PEER, which is this process too when @both. */
+void loop_datagram_wire(struct loop *loop, uint32_t slots, bool both);
 /* All of it: both RTS, with a wire of @slots slots. */
 void loop_connect(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots,
 	const struct loop_options *options);
