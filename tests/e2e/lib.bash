@@ -50,6 +50,16 @@ client()
 	as_user env LD_PRELOAD="${VERBSD_PRELOAD_FIRST:+$VERBSD_PRELOAD_FIRST:}$preload" VERBSD_SOCKET="$socket" "$@"
 }
 
+# client_for SECONDS COMMAND...: the same under a time limit, with the preload in the command alone (a program that is
+# not instrumented itself cannot load an instrumented library).
+client_for()
+{
+	local limit=$1
+	shift
+	as_user timeout -k 5 "$limit" env LD_PRELOAD="${VERBSD_PRELOAD_FIRST:+$VERBSD_PRELOAD_FIRST:}$preload" \
+		VERBSD_SOCKET="$socket" "$@"
+}
+
 # until_true SECONDS COMMAND...: tries the command until it succeeds.
 until_true()
 {

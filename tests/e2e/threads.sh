@@ -16,7 +16,7 @@ threads()
 {
 	local name=$1
 	shift
-	(client timeout -k 5 300 "$VERBSD_BUILD/tests/e2e/threads" "$@" >"$work/out/threads" 2>&1)
+	(client_for 300 "$VERBSD_BUILD/tests/e2e/threads" "$@" >"$work/out/threads" 2>&1)
 	local status=$?
 	if [ $status = 0 ]; then
 		tap_ok "$name"

@@ -11,12 +11,12 @@
 static struct fake_daemon fake;
 static struct lease *lease;
 
-/* What the next answers are. */
+/* What the next answers are; the fake daemon is a thread, and a socket orders nothing for ThreadSanitizer. */
 static struct {
-	int status;
-	uint32_t first, count;
+	_Atomic int status;
+	_Atomic uint32_t first, count;
 } answer;
-static uint32_t asked; /* by the last request */
+static _Atomic uint32_t asked; /* by the last request */
 
 static bool handle(
 	struct fake_daemon *f, int fd, const struct frame_header *header, const void *body)
@@ -30,7 +30,9 @@ static bool handle(
 	reply.first = answer.first;
 	reply.count = answer.count;
 	answer.first += answer.count;
-	return fake_reply(fd, header, answer.status, answer.status ? NULL : &reply.base, NULL);
+	int status = answer.status;
+
+	return fake_reply(fd, header, status, status ? NULL : &reply.base, NULL);
 }
 
 static void setup(void)
