@@ -21,6 +21,8 @@
 
 #include <infiniband/verbs.h>
 
+#include "tests/lib/cancel.h"
+
 enum { DEPTH = 128, SIZE = 512, RECV = 1 << 30 };
 
 struct address {
@@ -192,17 +194,6 @@ static void *work(void *arg)
 	}
 	return NULL;
 }
-
-#ifdef VERBSD_SANITIZED
-/* ThreadSanitizer takes a thread that is cancelled in poll(2) to be in there still, and does not see the locks of its
- * clean-up handler. */
-const char *__tsan_default_suppressions(void);
-
-__attribute__((visibility("default"))) const char *__tsan_default_suppressions(void)
-{
-	return "race:lead_leave\n";
-}
-#endif
 
 /* With --events one thread more, which sleeps in the channel until the end. */
 static void *sleeper(void *arg)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/soft/rt_private.h"
+#include "tests/lib/cancel.h"
 #include "tests/lib/harness.h"
 #include "tests/unit/soft_loop.h"
 
