@@ -3,11 +3,11 @@
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "client/soft/rt_private.h"
-#include "tests/lib/cancel.h"
 #include "tests/lib/harness.h"
 #include "tests/unit/soft_loop.h"
 
@@ -153,7 +153,13 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, sleeper_has_a_reader);
+#ifdef VERBSD_SANITIZED
+	/* ThreadSanitizer does not see the locks of a cancelled thread's clean-up handler. */
+	fprintf(stderr, "skipped: cancelled_gives_back, sanitizers do not know cancellation\n");
+	(void)cancelled_gives_back;
+#else
 	tcase_add_test(t, cancelled_gives_back);
+#endif
 	tcase_add_test(t, kick_begins_an_epoch);
 	tcase_add_test(t, hung_up_pipe_is_left_alone);
 	return harness_run(suite);
