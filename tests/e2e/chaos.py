@@ -146,7 +146,7 @@ def wait_until(condition, limit=LIMIT):
 
 
 def kill_clients(daemon):
-    rounds = 200 if FULL else 24
+    rounds = 1000 if FULL else 200
     bad = []
     baseline = None
     for i in range(rounds):
