@@ -52,6 +52,16 @@ test_install()
 		"$(systemd-analyze verify --man=no verbsd.service verbsd.socket verbsd-admin.socket 2>&1)"
 }
 
+# The settings that the default file shows behind a #: the daemon knows each of them.
+test_default_configuration()
+{
+	mkdir "$work/etc"
+	sed 's/^#\([[:lower:][]\)/\1/' $conf >"$work/etc/verbsd.conf"
+	tap_is "default configuration: shows settings" yes "$(grep -q '^[[:lower:]]' "$work/etc/verbsd.conf" && echo yes)"
+	tap_run "default configuration: the daemon takes them" verbsd --check-config --config "$work/etc/verbsd.conf"
+	tap_run "default configuration: and the file as it is" verbsd --check-config --config $conf
+}
+
 test_start()
 {
 	local pid
@@ -333,6 +343,7 @@ test_uninstall()
 }
 
 test_install
+test_default_configuration
 test_start
 test_sandbox
 test_programs
