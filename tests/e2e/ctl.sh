@@ -207,7 +207,8 @@ done
 
 status 0 "run" ctl run -- true
 status 7 "run gives the program's status" ctl run -- sh -c 'exit 7'
-status 127 "run: not found" ctl run -- no-such-program
+# A folder of PATH that the user may not search would make it "permission denied", as with env(1).
+PATH=/usr/bin:/bin status 127 "run: not found" ctl run -- no-such-program
 status 126 "run: not executable" ctl run -- /etc/passwd
 status 0 "run: the library" ctl run -- sh -c 'echo "$LD_PRELOAD"'
 holds "run: is the installed one" grep -qxE "$(readlink -f "$root")/lib/libverbsd\\.so(\\.[0-9]+)?" "$out"
@@ -238,7 +239,7 @@ status 0 "private: a daemon" ctl run --private -- "$verbsctl" status --json
 holds "private: has a socket of its own" jq -e '.status[0].socket | startswith("/tmp/verbsd-")' "$out"
 status 7 "private: the program's status" ctl run --private -- sh -c 'exit 7'
 status 143 "private: 128 and the signal" ctl run --private -- sh -c 'kill -TERM $$'
-status 127 "private: not found" ctl run --private -- no-such-program
+PATH=/usr/bin:/bin status 127 "private: not found" ctl run --private -- no-such-program
 VERBSD_DAEMON=/bin/false status 1 "private: a daemon that does not start" ctl run --private -- true
 VERBSD_DAEMON=$work/none status 1 "private: no daemon" ctl run --private -- true
 printf '[limits]\nfrobs = 7\n' >"$conf"
