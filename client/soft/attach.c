@@ -293,10 +293,7 @@ struct wire *wire_find(uint32_t segment, uint32_t index, uint32_t gen, uint32_t 
 	return NULL;
 }
 
-/*
- * A peer that closed its half before it died went in order, as when it lives: requests that wait for it run into their
- * timeout, and a QP that waits for nothing does not notice.
- */
+/* Whether a dead peer is news to the QP is the QP's to say: one that closed its half first went in order. */
 void wire_gone(struct wire *wire, bool dead)
 {
 	wire_look(wire);
@@ -304,11 +301,8 @@ void wire_gone(struct wire *wire, bool dead)
 		datagram_gone(wire);
 		return;
 	}
-
-	bool closed = atomic_load(&wire->theirs->state) == ((uint64_t)wire->gen << 2 | VSD_HALF_CLOSED);
-
 	__atomic_store_n(&wire->peer_closed, true, __ATOMIC_RELAXED);
-	qp_wire_gone(wire->qp, wire, dead && !closed);
+	qp_wire_gone(wire->qp, wire, dead);
 }
 
 void wire_close(struct wire *wire)
