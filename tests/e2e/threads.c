@@ -283,6 +283,8 @@ int main(int argc, char **argv)
 	bool single = false, events = false;
 	int i = 1, sockets[2], status;
 
+	/* A sanitizer starts its symbolizer with our environment, and that program cannot load an instrumented library. */
+	unsetenv("LD_PRELOAD");
 	for (; i < argc && argv[i][0] == '-'; i++) {
 		single |= strcmp(argv[i], "--one") == 0;
 		events |= strcmp(argv[i], "--events") == 0;
