@@ -39,7 +39,8 @@ struct vsd_map {
 struct vsd_key {
 	_Atomic uint64_t gen; /* stored last when an entry opens, first (0) when it closes */
 	_Atomic uint64_t addr, length, iova;
-	_Atomic uint32_t key, access, pd, pad;
+	_Atomic uint32_t key, access, pd;
+	_Atomic uint32_t region; /* number of the shared region that it gives access to, 0: of none. A hint: ask the daemon */
 	uint8_t rest[16];
 };
 
