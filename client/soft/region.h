@@ -7,7 +7,9 @@
 #define SOFT_REGION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct soft_region {
 	uint32_t number; /* the daemon's */
@@ -15,6 +17,8 @@ struct soft_region {
 	uint8_t *addr;	 /* the mapping */
 	uint64_t base;	 /* iova of its first byte */
 	uint64_t size;
+	dev_t dev;	 /* which file it is: a number may come again */
+	ino_t ino;
 	unsigned users;
 	struct soft_region *next;
 };
@@ -28,5 +32,12 @@ int region_map(uint32_t number, int fd, uint64_t base, uint64_t size, bool writa
 struct soft_region *region_find(uint32_t number, bool writable);
 /* The last reference unmaps. Any thread, any lock held but a region's. Returns NULL. */
 struct soft_region *region_put(struct soft_region *region);
+/* Whether any of [addr, addr+length) is in a mapping of ours: such memory stays out of children for good. */
+bool region_covers(const void *addr, size_t length);
+
+/* Makes every page present, with an error instead of a signal. -EOPNOTSUPP: the kernel is too old. */
+int region_populate(const struct soft_region *region);
+/* New pages of the region come from this NUMA node, whoever touches them first. -EINVAL: there is no such node. */
+int region_bind(const struct soft_region *region, int node);
 
 #endif
