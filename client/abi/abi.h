@@ -160,6 +160,20 @@ struct ibv_srq *abi_create_srq_ex(struct ibv_context *ctx, struct ibv_srq_init_a
 struct ibv_mw *abi_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int abi_dealloc_mw(struct ibv_mw *mw);
 
+/* --- pd.c ----------------------------------------------------------------------------------------------------------- */
+
+/* An object is made on this PD or parent domain, or goes; what was unimported meanwhile goes with the last. */
+static inline void abi_pd_ref(struct soft_pd *pd)
+{
+	pd->users++;
+}
+
+void abi_pd_unref(struct soft_pd *pd);
+/* The program lets go of the pointer, not of the PD. */
+void abi_pd_unimport(struct soft_pd *pd);
+/* A PD as the answer to PD_ALLOC or PD_IMPORT names it; NULL with errno. */
+struct soft_pd *abi_pd_new(struct soft_context *ctx, uint16_t op, const ProtobufCMessage *request);
+
 /* Whether objects on this PD take no lock: a parent domain with a thread domain. */
 static inline bool abi_pd_single(const struct soft_pd *pd)
 {

@@ -62,7 +62,7 @@ static struct ibv_ah *ah_new(struct ibv_pd *pd, const struct ibv_ah_attr *attr)
 		free(ah);
 		return abi_null(-r);
 	}
-	ah->pd->users++;
+	abi_pd_ref(ah->pd);
 	abi_context_ref(ctx);
 	return &ah->ah;
 }
@@ -83,7 +83,7 @@ VERBS_API int ibv_destroy_ah(struct ibv_ah *a)
 
 	if (r < 0)
 		return abi_errno(r);
-	ah->pd->users--;
+	abi_pd_unref(ah->pd);
 	abi_context_unref(ctx);
 	free(ah);
 	return 0;

@@ -64,7 +64,7 @@ static void cq_fields(struct soft_cq *cq, const struct ibv_cq_init_attr_ex *attr
 		cq->channel->channel.refcnt = (int)cq->channel->users;
 	}
 	if (cq->parent_domain)
-		cq->parent_domain->users++;
+		abi_pd_ref(cq->parent_domain);
 	abi_context_ref(cq->ctx);
 }
 
@@ -203,7 +203,7 @@ VERBS_API int ibv_destroy_cq(struct ibv_cq *c)
 		cq->channel->channel.refcnt = (int)cq->channel->users;
 	}
 	if (cq->parent_domain)
-		cq->parent_domain->users--;
+		abi_pd_unref(cq->parent_domain);
 	abi_context_unref(cq->ctx);
 	pthread_cond_destroy(&c->cond);
 	pthread_mutex_destroy(&c->mutex);

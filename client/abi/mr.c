@@ -90,7 +90,7 @@ static int mr_register(struct soft_mr *mr)
 	r = mr_open(mr);
 	if (r < 0)
 		goto err_destroy;
-	mr->pd->users++;
+	abi_pd_ref(mr->pd);
 	abi_context_ref(mr->ctx);
 	registered = true;
 	return 0;
@@ -114,6 +114,7 @@ static struct ibv_mr *mr_new(
 	mr->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
 	mr->access = access;
 	mr->null = null;
+	mr->mem = addr;
 	mr->mr.context = pd->context;
 	mr->mr.pd = pd;
 	mr->mr.addr = addr;
@@ -184,7 +185,7 @@ VERBS_API int ibv_dereg_mr(struct ibv_mr *m)
 	if (r < 0)
 		control_debug("mr 0x%x: the daemon keeps it: error %d", mr->key, -r);
 	abi_key_put(mr->ctx, mr->key);
-	mr->pd->users--;
+	abi_pd_unref(mr->pd);
 	abi_context_unref(mr->ctx);
 	free(mr);
 	return 0;
@@ -263,13 +264,14 @@ VERBS_API int ibv_rereg_mr(
 	}
 	r = daemon_rereg(&to);
 	if (r == 0) {
-		to.pd->users++;
-		mr->pd->users--;
+		abi_pd_ref(to.pd);
+		abi_pd_unref(mr->pd);
 		mr->pd = to.pd;
 		mr->access = to.access;
 		mr->iova = to.iova;
 		mr->mr.pd = to.mr.pd;
 		mr->mr.addr = to.mr.addr;
+		mr->mem = to.mr.addr;
 		mr->mr.length = to.mr.length;
 	}
 

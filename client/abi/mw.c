@@ -60,7 +60,7 @@ struct ibv_mw *abi_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 		free(mw);
 		return abi_null(-r);
 	}
-	mw->pd->users++;
+	abi_pd_ref(mw->pd);
 	abi_context_ref(mw->ctx);
 	return &mw->mw;
 }
@@ -79,7 +79,7 @@ int abi_dealloc_mw(struct ibv_mw *m)
 	if (r < 0)
 		control_debug("mw 0x%x: the daemon keeps it: error %d", m->rkey, -r);
 	abi_key_put(mw->ctx, m->rkey);
-	mw->pd->users--;
+	abi_pd_unref(mw->pd);
 	abi_context_unref(mw->ctx);
 	free(mw);
 	return 0;

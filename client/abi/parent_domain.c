@@ -68,7 +68,7 @@ struct ibv_pd *abi_alloc_parent_domain(
 		free(pd);
 		return abi_null(-r);
 	}
-	pd->base->users++;
+	abi_pd_ref(pd->base);
 	if (pd->td)
 		pd->td->users++;
 	abi_context_ref(ctx);
@@ -86,7 +86,7 @@ int abi_dealloc_parent_domain(struct soft_pd *pd)
 
 	if (r < 0)
 		return r;
-	pd->base->users--;
+	abi_pd_unref(pd->base);
 	if (pd->td)
 		pd->td->users--;
 	free(pd);

@@ -136,15 +136,17 @@ static void users_count(struct soft_qp *qp, bool up)
 {
 	unsigned by = up ? 1 : -1u;
 
-	qp->pd->users += by;
 	qp->send_cq->users += by;
 	qp->recv_cq->users += by;
 	if (qp->srq)
 		qp->srq->users += by;
-	if (up)
+	if (up) {
+		abi_pd_ref(qp->pd);
 		abi_context_ref(qp->ctx);
-	else
+	} else {
+		abi_pd_unref(qp->pd);
 		abi_context_unref(qp->ctx);
+	}
 }
 
 static struct ibv_qp *qp_new(struct ibv_context *c, struct ibv_qp_init_attr_ex *init)

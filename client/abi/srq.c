@@ -36,7 +36,7 @@ static void srq_fields(struct soft_srq *srq, void *context)
 	v->handle = srq->handle;
 	pthread_mutex_init(&v->mutex, NULL);
 	pthread_cond_init(&v->cond, NULL);
-	srq->pd->users++;
+	abi_pd_ref(srq->pd);
 	abi_context_ref(srq->ctx);
 }
 
@@ -129,7 +129,7 @@ VERBS_API int ibv_destroy_srq(struct ibv_srq *s)
 	if (r < 0)
 		return abi_errno(r);
 	soft_srq_deinit(srq);
-	srq->pd->users--;
+	abi_pd_unref(srq->pd);
 	abi_context_unref(srq->ctx);
 	pthread_cond_destroy(&s->cond);
 	pthread_mutex_destroy(&s->mutex);

@@ -117,7 +117,7 @@ static bool within(uint64_t addr, uint64_t length, uint64_t start, uint64_t size
 static int mr_check(const struct soft_mr *mr, uint32_t key, const struct soft_pd *pd, uint64_t addr, uint64_t length,
 		    unsigned access, bool remote, void **ptr)
 {
-	if (mr->key != key || mr->pd->base != pd->base)
+	if (mr->key != key || !soft_pd_same(mr->pd, pd))
 		return -EINVAL;
 	if (mr->null) {
 		*ptr = NULL;
@@ -127,7 +127,7 @@ static int mr_check(const struct soft_mr *mr, uint32_t key, const struct soft_pd
 		return -EACCES;
 	if (!within(addr, length, mr->iova, mr->mr.length))
 		return -ERANGE;
-	*ptr = (uint8_t *)mr->mr.addr + (addr - mr->iova);
+	*ptr = mr->mem + (addr - mr->iova);
 	return 0;
 }
 

@@ -19,12 +19,12 @@ struct soft_mr {
 	struct soft_context *ctx;
 	struct soft_pd *pd; /* as given; pd->base decides access */
 	uint32_t handle, key;
+	uint8_t *mem;  /* the byte at iova, in this process; mr.addr is what the program shall see, which may be nothing */
 	uint64_t iova;
 	unsigned access;
 	bool null;
-	_Atomic unsigned users; /* threads of ours that are using it now; top bit: closed */
+	struct soft_region *region; /* the shared region that it is on, mem is within; NULL: none */
 	_Atomic unsigned windows; /* memory windows bound to it */
-	struct soft_mr *next;
 };
 
 struct soft_mw {
@@ -77,7 +77,7 @@ int mr_peer_check(const struct vsd_page *page, uint32_t rkey, uint64_t addr, uin
  * The gate of a QP in our own page: opened at RTR, closed at ERR, RESET and destroy. It lets through what comes by
  * @wire, and nothing while that is NULL: a QP that was reset and came back is another connection.
  */
-void qp_gate_open(uint32_t qpn, unsigned access, uint32_t pd_handle, uint32_t peer_qpn, const struct wire *wire);
+void qp_gate_open(uint32_t qpn, unsigned access, uint32_t pd, uint32_t peer_qpn, const struct wire *wire);
 void qp_gate_close(uint32_t qpn);
 
 #endif

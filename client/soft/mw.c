@@ -82,7 +82,7 @@ static int bind_check(const struct soft_mw *mw, const struct ibv_mw_bind_info *i
 {
 	uint64_t start = mr->iova;
 
-	if (mr->null || mr->pd->base != mw->pd->base)
+	if (mr->null || !soft_pd_same(mr->pd, mw->pd))
 		return -EINVAL;
 	if (!(mr->access & IBV_ACCESS_MW_BIND))
 		return -EACCES;
@@ -128,7 +128,7 @@ int mw_bind(struct soft_mw *mw, struct soft_qp *qp, uint32_t rkey, const struct 
 	int r = 0;
 
 	if (info->mw_access_flags & ~(unsigned)MW_ACCESS || rkey >> 8 != mw->mw.rkey >> 8 ||
-	    qp->pd->base != mw->pd->base || (!unbinds && !info->mr))
+	    !soft_pd_same(qp->pd, mw->pd) || (!unbinds && !info->mr))
 		return -EINVAL;
 	pthread_mutex_lock(&bind_lock);
 	if (mw->mw.type == IBV_MW_TYPE_2 && (mw->mr || unbinds)) {
@@ -149,13 +149,13 @@ int mw_check(struct soft_mw *mw, uint32_t key, const struct soft_pd *pd, const s
 	struct soft_mr *mr = mw->mr;
 	uint64_t start = mw->access & IBV_ACCESS_ZERO_BASED ? 0 : mw->addr;
 
-	if (mw->mw.rkey != key || mw->pd->base != pd->base || (mw->mw.type == IBV_MW_TYPE_2 && mw->qp != qp))
+	if (mw->mw.rkey != key || !soft_pd_same(mw->pd, pd) || (mw->mw.type == IBV_MW_TYPE_2 && mw->qp != qp))
 		return -EINVAL;
 	if ((mw->access & access) != access)
 		return -EACCES;
 	if (addr < start || addr - start > mw->length || length > mw->length - (addr - start))
 		return -ERANGE;
-	*ptr = (uint8_t *)mr->mr.addr + (mw->addr - mr->iova) + (addr - start);
+	*ptr = mr->mem + (mw->addr - mr->iova) + (addr - start);
 	atomic_fetch_add(&key_slot_get(mr->key)->users, 1);
 	return 0;
 }

@@ -39,6 +39,7 @@ struct soft_td {
 /* A PD, or a parent domain, whose `base` is the PD it extends (of a PD: itself). */
 struct soft_pd {
 	struct ibv_pd pd; /* pd.handle is the daemon's handle */
+	uint32_t number;  /* the PD's, the same in every process that has it; of a parent domain: 0, its base has it */
 	struct soft_pd *base;
 	struct soft_td *td;
 	void *(*alloc)(struct ibv_pd *pd, void *pd_context, size_t size, size_t alignment, uint64_t resource_type);
@@ -46,6 +47,12 @@ struct soft_pd {
 	void *pd_context;
 	_Atomic unsigned users; /* objects on it */
 };
+
+/* Two PDs are one when they have one number: a PD may have been imported. */
+static inline bool soft_pd_same(const struct soft_pd *a, const struct soft_pd *b)
+{
+	return a->base->number == b->base->number;
+}
 
 struct soft_ah {
 	struct ibv_ah ah;

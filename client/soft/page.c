@@ -10,6 +10,7 @@
 
 #include "client/soft/mr_private.h"
 #include "client/soft/qp.h"
+#include "client/soft/region.h"
 #include "client/soft/rt_private.h"
 
 #define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -32,20 +33,15 @@ static bool line_present(const void *line)
 	return true;
 }
 
-/* A PD's name, the same in entries and gates: its handle is unique within its context only. */
-static uint32_t pd_name(const struct soft_context *ctx, uint32_t handle)
-{
-	return (ctx ? ctx->id << 20 : 0) + handle;
-}
-
 static void key_store(struct vsd_key *entry, const struct soft_mr *mr)
 {
 	atomic_store_explicit(&entry->key, mr->key, memory_order_relaxed);
-	atomic_store_explicit(&entry->addr, (uint64_t)(uintptr_t)mr->mr.addr, memory_order_relaxed);
+	atomic_store_explicit(&entry->addr, (uint64_t)(uintptr_t)mr->mem, memory_order_relaxed);
 	atomic_store_explicit(&entry->length, mr->mr.length, memory_order_relaxed);
 	atomic_store_explicit(&entry->iova, mr->iova, memory_order_relaxed);
 	atomic_store_explicit(&entry->access, mr->access, memory_order_relaxed);
-	atomic_store_explicit(&entry->pd, pd_name(mr->ctx, mr->pd->base->pd.handle), memory_order_relaxed);
+	atomic_store_explicit(&entry->pd, mr->pd->base->number, memory_order_relaxed);
+	atomic_store_explicit(&entry->region, mr->region ? mr->region->number : 0, memory_order_relaxed);
 	atomic_store_explicit(&entry->gen, ++last_gen, memory_order_release);
 }
 
@@ -100,16 +96,10 @@ static uint64_t wire_name(const struct wire *wire)
 	return (uint64_t)wire->gen << 32 | wire->index;
 }
 
-void qp_gate_open(uint32_t qpn, unsigned access, uint32_t pd_handle, uint32_t peer_qpn, const struct wire *wire)
+void qp_gate_open(uint32_t qpn, unsigned access, uint32_t pd, uint32_t peer_qpn, const struct wire *wire)
 {
 	if (!rt.page)
 		return;
-
-	struct soft_qp *qp = rt_qp_get(qpn);
-	uint32_t pd = pd_name(qp ? qp->ctx : NULL, pd_handle);
-
-	if (qp)
-		rt_qp_put(qp);
 	pthread_mutex_lock(&lock);
 
 	struct vsd_gate *gate = &rt.page->gates[qpn % VSD_PAGE_GATES];

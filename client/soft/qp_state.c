@@ -67,7 +67,7 @@ static bool gate_is_open(int state)
 void qp_open_gate(struct soft_qp *qp)
 {
 	if (gate_is_open(qp_state(qp)))
-		qp_gate_open(qp->v.qp.qp_num, qp->priv->access, qp->pd->base->pd.handle, qp->attr.dest_qp_num,
+		qp_gate_open(qp->v.qp.qp_num, qp->priv->access, qp->pd->base->number, qp->attr.dest_qp_num,
 			atomic_load(&qp->wire));
 }
 

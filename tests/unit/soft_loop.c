@@ -95,6 +95,7 @@ void loop_start(struct loop *loop)
 	loop->ctx.info = &device;
 	loop->pd.base = &loop->pd;
 	loop->pd.pd.handle = 1;
+	loop->pd.number = 1;
 	loop->pd.pd.context = &loop->ctx.v.context;
 }
 
@@ -134,7 +135,7 @@ struct soft_mr *loop_mr(struct loop *loop, void *addr, size_t length, unsigned a
 	mr->pd = &loop->pd;
 	mr->key = ++loop->keys << 8 | 0x5a;
 	mr->mr.lkey = mr->mr.rkey = mr->key;
-	mr->mr.addr = addr;
+	mr->mr.addr = mr->mem = addr;
 	mr->mr.length = length;
 	mr->iova = (uintptr_t)addr;
 	mr->access = access;

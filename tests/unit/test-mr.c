@@ -31,13 +31,13 @@ static void setup(void)
 	ck_assert_ptr_ne(rt.page, MAP_FAILED);
 	ck_assert_int_eq(pair_loop_init(), 0);
 	pd.base = &pd;
-	pd.pd.handle = 1;
+	pd.number = 1;
 	domain.base = &pd;
 	other_pd.base = &other_pd;
-	other_pd.pd.handle = 2;
+	other_pd.number = 2;
 	qp.pd = &domain;
 	other_qp.pd = &pd;
-	mr = (struct soft_mr){ .mr = { .addr = memory, .length = 4096 }, .pd = &pd, .key = KEY, .iova = 0x70000,
+	mr = (struct soft_mr){ .mr = { .addr = memory, .length = 4096 }, .mem = memory, .pd = &pd, .key = KEY, .iova = 0x70000,
 			       .access = ALL };
 	mw = (struct soft_mw){ .mw = { .rkey = MW_KEY, .type = IBV_MW_TYPE_1 }, .pd = &pd };
 	ck_assert_int_eq(mr_open(&mr), 0);
