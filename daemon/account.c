@@ -34,6 +34,9 @@ const struct slot_info slot_info[SLOT_N] = {
 	[SLOT_KEYS]	      = { "keys",		ENOSPC,	12u << 20,	1 << 24 },
 	[SLOT_QPNS]	      = { "qpns",		ENOSPC,	8u << 20,	1 << 24 },
 	[SLOT_EVENTS]	      = { "events",		ENOSPC,	16384,		1 << 24 },
+	[SLOT_REGIONS]	      = { "regions",		EDQUOT,	16384,		1 << 20 },
+	[SLOT_REGION_BYTES]   = { "region_bytes",	EDQUOT,	1ull << 40,	BIG },
+	[SLOT_PERSISTENT_BYTES] = { "persistent_bytes",	EDQUOT,	64ull << 30,	BIG },
 };
 /* clang-format on */
 

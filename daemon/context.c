@@ -12,6 +12,7 @@
 #include <sys/random.h>
 
 #include "daemon/fd.h"
+#include "daemon/nonce.h"
 #include "daemon/process.h"
 #include "daemon/qp.h"
 #include "daemon/refuse.h"
@@ -89,15 +90,6 @@ int context_open(struct session *session, struct device *device, struct attachme
 	if (r < 0)
 		context_free(made);
 	return r;
-}
-
-static unsigned nonce_differs(const uint8_t *a, const uint8_t *b)
-{
-	unsigned differs = 0;
-
-	for (unsigned i = 0; i < VSD_NONCE_SIZE; i++)
-		differs |= a[i] ^ b[i];
-	return differs;
 }
 
 int context_attach(struct session *session, const uint8_t nonce[VSD_NONCE_SIZE],

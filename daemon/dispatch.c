@@ -13,6 +13,7 @@
 #include "daemon/context.h"
 #include "daemon/log.h"
 #include "daemon/op.h"
+#include "daemon/pd.h"
 #include "daemon/process.h"
 #include "daemon/refuse.h"
 #include "daemon/scratch.h"
@@ -55,6 +56,14 @@ static const struct method methods[] = {
 	ROW(DESTROY,		"destroy",		destroy_request,		JOINED,	0,		0, op_destroy),
 	ROW(MCAST_ATTACH,	"mcast_attach",		mcast_request,			JOINED,	0,		0, op_mcast_attach),
 	ROW(MCAST_DETACH,	"mcast_detach",		mcast_request,			JOINED,	0,		0, op_mcast_detach),
+	ROW(REGION_CREATE,	"region_create",	region_create_request,		JOINED,	0,		1, op_region_create),
+	ROW(REGION_EXPORT,	"region_export",	region_export_request,		JOINED,	METHOD_FEWER_FDS, 1, op_region_export),
+	ROW(REGION_IMPORT,	"region_import",	region_import_request,		JOINED,	0,		1, op_region_import),
+	ROW(REGION_PERSIST,	"region_persist",	region_persist_request,		JOINED,	0,		0, op_region_persist),
+	ROW(REGION_RELEASE,	"region_release",	region_release_request,		READY,	METHOD_BOTH,	0, op_region_release),
+	ROW(REGION_GRANT,	"region_grant",		region_grant_request,		JOINED,	METHOD_EVENTS,	1, op_region_grant),
+	ROW(PD_IMPORT,		"pd_import",		pd_import_request,		JOINED,	0,		0, op_pd_import),
+	ROW(MR_IMPORT,		"mr_import",		mr_import_request,		JOINED,	0,		1, op_mr_import),
 	ROW(STATUS,		"status",		empty,				READY,	METHOD_BOTH,	0, op_status),
 	ROW(LIST,		"list",			list_request,			READY,	METHOD_BOTH,	0, op_list),
 	ROW(WATCH,		"watch",		empty,				READY,	METHOD_BOTH,	0, op_watch),
@@ -96,7 +105,7 @@ static void answer(struct call *call, const struct frame_header *request, int st
 
 	assert(n > 0);
 	if (call->on_events)
-		process_answer(call->session->process, server->answer, (size_t)n);
+		process_answer(call->session->process, server->answer, (size_t)n, &call->fds);
 	else
 		session_send(call->session, server->answer, (size_t)n, &call->fds, false);
 }
@@ -125,7 +134,8 @@ static int run(struct call *call, const struct method *method)
 	call->reply = NULL;
 	r = method->fn(call);
 	if (r == 0) {
-		assert(call->fds.n == method->fds);
+		assert(call->fds.n == method->fds ||
+			(method->where & METHOD_FEWER_FDS && call->fds.n < method->fds));
 		return 0;
 	}
 	fdlist_deinit(&call->fds);
@@ -226,6 +236,10 @@ int call_object(struct call *call, int r, struct object *const *object)
 	reply = call_alloc(call, sizeof(*reply));
 	vsd__object_reply__init(reply);
 	reply->handle = (*object)->handle;
+	if ((*object)->type == OBJECT_PD) {
+		reply->has_number = 1;
+		reply->number = ((const struct pd *)*object)->number;
+	}
 	call->reply = &reply->base;
 	return 0;
 }

@@ -37,6 +37,7 @@ enum {
 	METHOD_BOTH = 2,  /* on both sockets; without either: only on the other one */
 	METHOD_EVENTS =
 		4, /* on the event socket as well: what the client's progress thread asks */
+	METHOD_FEWER_FDS = 8, /* an answer may have fewer fds than the table says */
 };
 
 struct method {

@@ -5,8 +5,18 @@
  */
 #include "daemon/domain.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/cleanup.h"
+#include "daemon/fd.h"
+#include "daemon/refuse.h"
 
 void domains_init(struct domains *domains)
 {
@@ -27,6 +37,7 @@ static void domain_free(struct account *account)
 {
 	struct domain *domain = container_of(account, struct domain, account);
 
+	assert(domain->pins == 0);
 	list_remove(&domain->link);
 	free(domain);
 }
@@ -101,6 +112,7 @@ int domain_get(struct domains *domains, const struct config *config, const struc
 	account_init(&made->account, &user->account, limit, domain_free);
 	account_unref(&user->account); /* the domain's account has its own */
 	made->key = *key;
+	made->pidns = -1;
 	made->log_limit = log_limit_get(domains, key);
 	list_append(&domains->domains, &made->link);
 	*domain = made;
@@ -118,6 +130,54 @@ struct domain *domain_unref(struct domain *domain)
 	if (domain)
 		account_unref(&domain->account);
 	return NULL;
+}
+
+/* Opens the namespace of @pid, sure that it is the one that was seen when the process connected. */
+static int pidns_open(uint64_t inode, pid_t pid, int pidfd)
+{
+	struct pollfd pollfd = { .fd = pidfd, .events = POLLIN };
+	CLEANUP_CLOSE int fd = -1;
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
+	fd = fd_admit(open(path, O_RDONLY | O_CLOEXEC));
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_ino != inode || pidfd < 0 || poll(&pollfd, 1, 0) != 0)
+		return refuse(-ESRCH, "its pid namespace is gone");
+	return fd_steal(&fd);
+}
+
+int domain_pin(struct domain *domain, pid_t pid, int pidfd)
+{
+	int r;
+
+	if (domain->pins == 0 && domain->key.pidns) {
+		r = charge_take(&domain->pidns_charge, &domain->account, SLOT_FDS, 1);
+		if (r < 0)
+			return r;
+		r = pidns_open(domain->key.pidns, pid, pidfd);
+		if (r < 0) {
+			charge_release(&domain->pidns_charge);
+			return r;
+		}
+		domain->pidns = r;
+	}
+	domain->pins++;
+	return 0;
+}
+
+void domain_unpin(struct domain *domain)
+{
+	assert(domain->pins > 0);
+	if (--domain->pins > 0)
+		return;
+	cleanup_close(&domain->pidns);
+	domain->pidns = -1;
+	charge_release(&domain->pidns_charge);
 }
 
 void domains_set_limits(struct domains *domains, const struct config *config)

@@ -33,6 +33,9 @@ struct domain {
 	struct list link;
 	struct domain_key key;
 	struct log_limit *log_limit; /* outlives it */
+	unsigned pins;
+	int pidns; /* its pid namespace, while it is pinned */
+	struct charge pidns_charge;
 };
 
 /* By a hash of the key: a domain that comes and goes with one session would have a new limit each time. */
@@ -49,6 +52,12 @@ int domain_get(struct domains *domains, const struct config *config, const struc
 	struct domain **domain);
 struct domain *domain_ref(struct domain *domain);
 struct domain *domain_unref(struct domain *domain);
+/*
+ * As long as it is pinned, no other pid namespace gets the number of its own: what is kept here under a name would be that
+ * one's. @pid and @pidfd are of a process in it.
+ */
+int domain_pin(struct domain *domain, pid_t pid, int pidfd);
+void domain_unpin(struct domain *domain);
 /* After a reload. */
 void domains_set_limits(struct domains *domains, const struct config *config);
 

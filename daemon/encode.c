@@ -27,6 +27,8 @@ static const struct {
 	FIELD32(ITEM_ACCESS, access),	FIELD32(ITEM_DEPTH, depth),
 	FIELD32(ITEM_PEER_PID, peer_pid), FIELD32(ITEM_PEER_NUMBER, peer_number),
 	FIELD32(ITEM_USERS, users),	FIELD32(ITEM_GID, gid),
+	FIELD32(ITEM_REGION, region),	FIELD32(ITEM_FLAGS, flags),
+	FIELD64(ITEM_HUGE, huge),
 };
 /* clang-format on */
 
@@ -68,6 +70,8 @@ Vsd__Item *encode_item(
 	if (item->kind && !(out->kind = scratch_strdup(scratch, item->kind)))
 		return NULL;
 	if (item->state && !(out->state = scratch_strdup(scratch, item->state)))
+		return NULL;
+	if (item->name && !(out->name = scratch_strdup(scratch, item->name)))
 		return NULL;
 	if (who->container[0] && !(out->container = scratch_strdup(scratch, who->container)))
 		return NULL;

@@ -77,30 +77,40 @@ int fd_admit(int fd)
 	return fd;
 }
 
-static int memfd_make(const char *name)
+static int memfd_make(const char *name, unsigned huge)
 {
-	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | huge);
 
 	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | huge);
 	return fd_admit(fd);
 }
 
-int memfd_new(const char *name, uint64_t size)
+static int memfd_sized(const char *name, uint64_t size, unsigned huge, int seals)
 {
-	CLEANUP_CLOSE int fd = memfd_make(name);
+	CLEANUP_CLOSE int fd = memfd_make(name, huge);
 
 	if (fd < 0)
 		return fd;
 	if (fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)size) < 0 ||
-		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | seals) < 0)
 		return -errno;
 	return fd_steal(&fd);
 }
 
+int memfd_new(const char *name, uint64_t size)
+{
+	return memfd_sized(name, size, 0, F_SEAL_SEAL);
+}
+
+int memfd_open(const char *name, uint64_t size, unsigned huge)
+{
+	return memfd_sized(name, size, huge, 0);
+}
+
 int memfd_const(const char *name, const void *bytes, size_t n)
 {
-	CLEANUP_CLOSE int fd = memfd_make(name);
+	CLEANUP_CLOSE int fd = memfd_make(name, 0);
 
 	if (fd < 0)
 		return fd;

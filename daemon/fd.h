@@ -25,6 +25,11 @@ int fd_admit(int fd);
 
 /* A memfd of @size bytes, mode 0600, sealed against shrinking, growing and further seals. */
 int memfd_new(const char *name, uint64_t size);
+/*
+ * The same, but further seals may be put on it. @huge: MFD_HUGETLB with a size of pages, or 0. -ENODEV, -EINVAL or -ENOSYS:
+ * there are no such pages.
+ */
+int memfd_open(const char *name, uint64_t size, unsigned huge);
 /* A memfd with these bytes in it that nobody can change, open for reading only. */
 int memfd_const(const char *name, const void *bytes, size_t n);
 /* A new open file description of the same file. */

@@ -24,6 +24,9 @@ enum item_field {
 	ITEM_PEER_NUMBER = 1 << 11,
 	ITEM_USERS = 1 << 12,
 	ITEM_GID = 1 << 13,
+	ITEM_REGION = 1 << 14,
+	ITEM_FLAGS = 1 << 15,
+	ITEM_HUGE = 1 << 16,
 };
 
 struct item {
@@ -32,10 +35,12 @@ struct item {
 	uint64_t session;
 	uint32_t context, handle, pid, uid, gid;
 	const char *device;
-	const char *kind, *state; /* NULL: none */
+	const char *kind, *state, *name; /* NULL: none */
 	uint32_t number, pd, parent, send_cq, recv_cq, srq;
 	uint64_t addr, length;
 	uint32_t access, depth, peer_pid, peer_number, users;
+	uint32_t region, flags;
+	uint64_t huge;
 };
 
 static inline void item_set_ref(

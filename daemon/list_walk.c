@@ -12,13 +12,14 @@
 #include "daemon/pair.h"
 #include "daemon/process.h"
 #include "daemon/qp.h"
+#include "daemon/region.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 #include "daemon/wire_pair.h"
 
-bool walk_may_see(const struct session *viewer, bool all, const struct session *session)
+bool walk_may_see(const struct session *viewer, bool all, const struct domain *domain)
 {
-	return all || viewer->domain == session->domain;
+	return all || viewer->domain == domain;
 }
 
 static bool wants(const struct walk *walk, enum object_type type)
@@ -50,6 +51,21 @@ void item_of_client(const struct session *session, struct item *item)
 		item->number = session->process->id;
 		item->has |= ITEM_NUMBER;
 	}
+}
+
+void item_of_region(const struct region *region, struct item *item)
+{
+	*item = (struct item){
+		.type = OBJECT_REGION,
+		.handle = region->number,
+		.uid = region->domain->key.uid,
+		.number = region->key,
+		.addr = region->range.base,
+		.length = region->size,
+		.users = region->users,
+		.has = ITEM_NUMBER | ITEM_ADDR | ITEM_LENGTH | ITEM_USERS,
+	};
+	region_describe(region, item);
 }
 
 void item_of_object(const struct session *session, uint32_t context, const struct object *object,
@@ -265,6 +281,29 @@ static const struct session *session_from(const struct server *server, uint64_t 
 	return NULL;
 }
 
+static int next_region(struct walk *walk, struct item *item)
+{
+	const struct server *server = walk->viewer->server;
+
+	walk->session = NULL;
+	if (!wants(walk, OBJECT_REGION))
+		return 0;
+	list_for_each (pos, &server->regions.all) {
+		const struct region *region = container_of(pos, struct region, link);
+
+		if (region->number < walk->at.minor)
+			continue;
+		walk->at.minor = region->number;
+		if (walk_may_see(walk->viewer, walk->all, region->domain)) {
+			item_of_region(region, item);
+			return 1;
+		}
+		if (walk->budget-- <= 1)
+			return -EAGAIN;
+	}
+	return 0;
+}
+
 int walk_next(struct walk *walk, struct item *item)
 {
 	const struct server *server = walk->viewer->server;
@@ -278,7 +317,7 @@ int walk_next(struct walk *walk, struct item *item)
 		if (session->id != walk->at.session)
 			walk->at = (struct cursor){ .session = session->id };
 		walk->session = session;
-		if (walk_may_see(walk->viewer, walk->all, session)) {
+		if (walk_may_see(walk->viewer, walk->all, session->domain)) {
 			r = next_in_session(walk, item);
 			if (r != 0)
 				return r;
@@ -287,7 +326,9 @@ int walk_next(struct walk *walk, struct item *item)
 			return -EAGAIN;
 		walk->at = (struct cursor){ .session = session->id + 1 };
 	}
-	return 0;
+	if (walk->at.session != WALK_NO_SESSION)
+		walk->at = (struct cursor){ .session = WALK_NO_SESSION, .stage = WALK_REGIONS };
+	return next_region(walk, item);
 }
 
 void walk_skip(struct walk *walk)

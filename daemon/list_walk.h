@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Walking over everything that a session may see, in an order that survives what comes and goes between two pages:
- * by session, then its client line, its attachments' objects by handle, its wires by segment and index.
+ * by session, then its client line, its attachments' objects by handle, its wires by segment and index; at last the
+ * regions by number.
  */
 #ifndef DAEMON_LIST_WALK_H
 #define DAEMON_LIST_WALK_H
@@ -11,7 +12,9 @@
 
 #include "daemon/item.h"
 
+struct domain;
 struct object;
+struct region;
 struct server;
 struct session;
 struct wire;
@@ -20,14 +23,17 @@ enum walk_stage {
 	WALK_CLIENT,
 	WALK_CONTEXTS,
 	WALK_WIRES,
+	WALK_REGIONS, /* behind all sessions */
 };
+
+#define WALK_NO_SESSION UINT64_MAX
 
 /* The place of the item that comes next. */
 struct cursor {
-	uint64_t session; /* its id, or of the first one above it */
+	uint64_t session; /* its id, or of the first one above it; WALK_NO_SESSION: behind them */
 	enum walk_stage stage;
 	uint32_t major; /* attachment, or segment */
-	uint32_t minor; /* handle, or index in the segment */
+	uint32_t minor; /* handle, index in the segment, or number of a region */
 };
 
 struct walk {
@@ -36,11 +42,11 @@ struct walk {
 	enum object_type type; /* 0: every type */
 	struct cursor at;
 	unsigned budget;               /* places looked at, counted down; the page ends at 0 */
-	const struct session *session; /* of the item that was found */
+	const struct session *session; /* of the item that was found; NULL: it is a region */
 };
 
-/* Whether @viewer may see what belongs to @session. */
-bool walk_may_see(const struct session *viewer, bool all, const struct session *session);
+/* Whether @viewer may see what belongs to @domain. */
+bool walk_may_see(const struct session *viewer, bool all, const struct domain *domain);
 /*
  * Finds the item at or after the cursor, and leaves the cursor at it. 1: found; 0: no more; -EAGAIN: the budget is
  * used up.
@@ -50,6 +56,7 @@ int walk_next(struct walk *walk, struct item *item);
 void walk_skip(struct walk *walk);
 
 void item_of_client(const struct session *session, struct item *item);
+void item_of_region(const struct region *region, struct item *item);
 void item_of_object(const struct session *session, uint32_t context, const struct object *object,
 	struct item *item);
 

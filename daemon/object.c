@@ -37,7 +37,10 @@ const char *object_type_name(enum object_type type)
 {
 	if (object_class(type))
 		return classes[type]->name;
-	return type == OBJECT_CONTEXT ? "context" : type == OBJECT_WIRE ? "wire" : "client";
+	return type == OBJECT_CONTEXT  ? "context"
+	       : type == OBJECT_WIRE   ? "wire"
+	       : type == OBJECT_REGION ? "region"
+				       : "client";
 }
 
 int object_new(struct attachment *attachment, enum object_type type, uint64_t queue_bytes,

@@ -33,6 +33,7 @@ enum object_type {
 	OBJECT_CONTEXT = 10,
 	OBJECT_WIRE = 11,
 	OBJECT_CLIENT = 12,
+	OBJECT_REGION = 13,
 };
 #define OBJECT_TYPES 10 /* 1..9 are objects of a context */
 

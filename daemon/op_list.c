@@ -61,7 +61,9 @@ static bool page_add(struct page *page, const struct walk *walk, const struct it
 
 	if (page->reply->n_items == PAGE_ITEMS)
 		return false;
-	if (page->session != walk->session->id) {
+	if (!walk->session) {
+		page->who = (struct stats_who){ .command = "" };
+	} else if (page->session != walk->session->id) {
 		stats_who(walk->session, &page->who);
 		page->session = walk->session->id;
 	}

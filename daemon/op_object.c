@@ -26,6 +26,16 @@ int op_pd_alloc(struct call *call)
 	return call_object(call, attachment ? pd_new(attachment, &object) : -EINVAL, &object);
 }
 
+int op_pd_import(struct call *call)
+{
+	const Vsd__PdImportRequest *request = (const void *)call->request;
+	struct attachment *attachment = call_attachment(call, request->context);
+	struct object *object =
+		attachment ? object_get(attachment, OBJECT_PD, request->handle) : NULL;
+
+	return call_object(call, object ? 0 : -EINVAL, &object);
+}
+
 int op_td_alloc(struct call *call)
 {
 	const Vsd__TdAllocRequest *request = (const void *)call->request;

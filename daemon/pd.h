@@ -7,7 +7,14 @@
 
 #include "daemon/object.h"
 
+struct pd {
+	struct object object;
+	uint32_t number; /* no other PD's */
+};
+
 int pd_new(struct attachment *attachment, struct object **pd);
+/* The PD that a PD or parent domain is. */
+const struct object *pd_base(const struct object *pd);
 /* A PD, or a parent domain in its place. NULL: neither. */
 struct object *pd_get(const struct attachment *attachment, uint32_t handle);
 

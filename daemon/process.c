@@ -188,6 +188,7 @@ static void tear_down(struct process *process)
 	watch_deinit(&process->watch);
 	timer_deinit(&process->retry);
 	inlet_close(server->worker, process->events);
+	fdlist_deinit(&process->answer_fds);
 	cleanup_close(&process->kick);
 	worker_close(server->worker, process->page);
 	handle_table_deinit(&process->loops);
@@ -214,6 +215,7 @@ int process_new(struct session *session, struct fdlist *fds, struct process **pr
 		.kick = -1,
 		.watch = WATCH_NULL,
 		.retry = TIMER_NULL,
+		.answer_fds = FDLIST_NULL,
 	};
 	list_init(&made->notices);
 	list_init(&made->pairs);
@@ -296,6 +298,13 @@ static void fail(struct process *process, int error)
 	}
 }
 
+static void answer_drop(struct process *process)
+{
+	process->answer_length = 0;
+	fdlist_deinit(&process->answer_fds);
+	process->answer_fds = (struct fdlist)FDLIST_NULL;
+}
+
 /* Whether notices and answer are all in the socket. */
 static bool flush(struct process *process)
 {
@@ -314,14 +323,19 @@ static bool flush(struct process *process)
 		pair_noticed(process, notice);
 	}
 	if (process->answer_length) {
-		int r = sock_send(
-			process->events, process->answer, process->answer_length, NULL, false);
+		bool has_fds = process->answer_fds.n > 0;
+		int r = has_fds && !may_send_fds(process)
+				? -ENFILE
+				: sock_send(process->events, process->answer,
+					  process->answer_length, &process->answer_fds, false);
 
 		if (r < 0) {
 			fail(process, r);
 			return false;
 		}
-		process->answer_length = 0;
+		process->fds_unread += has_fds;
+		process->retry_ms = 0;
+		answer_drop(process);
 	}
 	return true;
 }
@@ -338,10 +352,13 @@ void process_flush(struct process *process)
 		session_told(process->session);
 }
 
-void process_answer(struct process *process, const void *frame, size_t length)
+void process_answer(
+	struct process *process, const void *frame, size_t length, struct fdlist *fds)
 {
 	assert(length <= sizeof(process->answer) && process->answer_length == 0);
 	memcpy(process->answer, frame, length);
 	process->answer_length = length;
+	process->answer_fds = *fds;
+	*fds = (struct fdlist)FDLIST_NULL;
 	process_flush(process);
 }

@@ -16,13 +16,13 @@
 #include "daemon/list.h"
 #include "daemon/loop.h"
 #include "daemon/notice.h"
+#include "proto/fdlist.h"
 
-struct fdlist;
 struct server;
 struct session;
 
 /* An answer to what may be asked on the event socket. */
-#define PROCESS_ANSWER_MAX 64
+#define PROCESS_ANSWER_MAX 96
 
 #define HANDLE_PROCESS 1 /* type in the server's table of processes */
 
@@ -40,6 +40,7 @@ struct process {
 	bool deaf;                          /* nothing more comes from there */
 	uint8_t answer[PROCESS_ANSWER_MAX]; /* on @events, behind the notices; */
 	size_t answer_length;               /* 0: there is none */
+	struct fdlist answer_fds;
 	struct timer retry; /* when a notice could not be sent for another reason */
 	unsigned retry_ms;
 	struct list notices;
@@ -61,8 +62,9 @@ void process_notify(struct process *process, struct notice *notice, enum notice_
 	enum gone_reason reason);
 /* Sends what can be sent. */
 void process_flush(struct process *process);
-/* Answers a request that came on its event socket. */
-void process_answer(struct process *process, const void *frame, size_t length);
+/* Answers a request that came on its event socket; @fds is emptied. */
+void process_answer(
+	struct process *process, const void *frame, size_t length, struct fdlist *fds);
 /* Whether everything it must know is in its event socket. */
 static inline bool process_is_told(const struct process *process)
 {

@@ -183,6 +183,11 @@ int qp_new(
 	return r;
 }
 
+const struct object *qp_pd(const struct qp *qp)
+{
+	return object_refers(&qp->object, REF_PD);
+}
+
 bool qp_names(const struct qp *qp, const struct qp *other)
 {
 	return qp->dest.qpn == other->attr.qpn &&

@@ -77,6 +77,8 @@ int qp_modify(struct attachment *attachment, uint32_t handle, const struct qp_ch
 void qp_leave(struct qp *qp);
 /* The same for good: nobody can connect to it any more. Its process may go. */
 void qp_kill(struct qp *qp);
+/* A PD or a parent domain. */
+const struct object *qp_pd(const struct qp *qp);
 /* Whether @qp names @other: number and address. */
 bool qp_names(const struct qp *qp, const struct qp *other);
 

@@ -27,6 +27,7 @@
 
 #define PROCESSES_MAX (1u << 20)
 #define SEGMENTS_MAX  (1u << 22)
+#define PDS_MAX	      (1u << 24)
 
 static void reap(void *data)
 {
@@ -189,6 +190,8 @@ int server_new(struct loop *loop, struct config *config, const struct backend *b
 	list_init(&made->watchers);
 	handle_table_init(&made->processes, PROCESSES_MAX);
 	handle_table_init(&made->segments, SEGMENTS_MAX);
+	handle_table_init(&made->pd_numbers, PDS_MAX);
+	regions_init(&made->regions, &made->keys);
 	scratch_init(&made->scratch);
 	r = set_up(made, loop);
 	if (r < 0) {
@@ -225,6 +228,7 @@ struct server *server_free(struct server *server)
 	if (server->reaper.event)
 		end_sessions(server);
 	assert(!server->pairs && list_empty(&server->contexts));
+	regions_deinit(&server->regions);
 	devices_drop(&server->devices);
 	timer_deinit(&server->reaper);
 	timer_deinit(&server->keeper);
@@ -233,6 +237,7 @@ struct server *server_free(struct server *server)
 	timer_deinit(&server->accept_pause);
 	handle_table_deinit(&server->processes);
 	handle_table_deinit(&server->segments);
+	handle_table_deinit(&server->pd_numbers);
 	qpn_table_deinit(&server->qps);
 	lease_pool_deinit(&server->qpns);
 	lease_pool_deinit(&server->keys);

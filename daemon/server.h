@@ -17,6 +17,7 @@
 #include "daemon/loop.h"
 #include "daemon/map_page.h"
 #include "daemon/qp.h"
+#include "daemon/region.h"
 #include "daemon/scratch.h"
 
 struct session;
@@ -64,6 +65,8 @@ struct server {
 	struct timer unstick;
 	struct qpn_table qps;
 	struct lease_pool qpns, keys;
+	struct handle_table pd_numbers;
+	struct regions regions;
 	struct map_page map;
 	struct list watchers; /* sessions */
 

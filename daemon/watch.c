@@ -9,6 +9,7 @@
 #include "daemon/context.h"
 #include "daemon/encode.h"
 #include "daemon/list_walk.h"
+#include "daemon/region.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 
@@ -18,8 +19,9 @@ void watch_start(struct session *session)
 	list_append(&session->server->watchers, &session->link_watch);
 }
 
-static void tell(
-	struct server *server, const struct session *about, const struct item *item, bool added)
+/* @about: the client that it is about, who knows; NULL: nobody in particular. */
+static void tell(struct server *server, const struct domain *domain, const struct session *about,
+	const struct item *item, bool added)
 {
 	static uint8_t buf[4096];
 	static struct scratch
@@ -31,11 +33,12 @@ static void tell(
 		.flags = FRAME_EVENT,
 	};
 	Vsd__EvChange change = VSD__EV_CHANGE__INIT;
-	struct stats_who who;
+	struct stats_who who = { .command = "" };
 	int n;
 
 	scratch_reset(&scratch);
-	stats_who(about, &who);
+	if (about)
+		stats_who(about, &who);
 	change.added = added;
 	change.item = encode_item(&scratch, item, &who);
 	if (!change.item)
@@ -44,7 +47,7 @@ static void tell(
 	list_for_each_safe (pos, &server->watchers) {
 		struct session *watcher = container_of(pos, struct session, link_watch);
 
-		if (n > 0 && watcher != about && walk_may_see(watcher, watcher->admin, about))
+		if (n > 0 && watcher != about && walk_may_see(watcher, watcher->admin, domain))
 			session_send(watcher, buf, (size_t)n, NULL, true);
 	}
 }
@@ -66,9 +69,19 @@ void watch_object(const struct object *object, bool added)
 				  : object->session != attachment->session->id)
 			continue;
 		item_of_object(attachment->session, attachment->id, object, &item);
-		tell(context->server, attachment->session, &item, added);
+		tell(context->server, attachment->domain, attachment->session, &item, added);
 		return;
 	}
+}
+
+void watch_region(const struct region *region, bool added)
+{
+	struct item item;
+
+	if (list_empty(&region->server->watchers))
+		return;
+	item_of_region(region, &item);
+	tell(region->server, region->domain, NULL, &item, added);
 }
 
 void watch_session(const struct session *session, bool added)
@@ -78,5 +91,5 @@ void watch_session(const struct session *session, bool added)
 	if (list_empty(&session->server->watchers) || session->state == SESSION_LOST)
 		return;
 	item_of_client(session, &item);
-	tell(session->server, session, &item, added);
+	tell(session->server, session->domain, session, &item, added);
 }

@@ -8,11 +8,13 @@
 #include <stdbool.h>
 
 struct object;
+struct region;
 struct session;
 
 /* From now on @session gets EV_CHANGE: of its own domain, on the admin socket of all. */
 void watch_start(struct session *session);
 void watch_object(const struct object *object, bool added);
+void watch_region(const struct region *region, bool added);
 void watch_session(const struct session *session, bool added);
 
 #endif

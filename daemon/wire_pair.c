@@ -331,3 +331,8 @@ pid_t wire_peer_pid(const struct wire *wire, const struct qp *qp)
 
 	return end->process ? end->process->pid : 0;
 }
+
+struct qp *wire_peer_qp(const struct wire *wire, const struct qp *qp)
+{
+	return wire->ends[wire->ends[0].qp == qp].qp;
+}

@@ -65,5 +65,7 @@ void loops_break(struct process *process);
 
 struct wire *notice_wire(struct notice *notice);
 pid_t wire_peer_pid(const struct wire *wire, const struct qp *qp);
+/* The QP at the other end; NULL: it has left. */
+struct qp *wire_peer_qp(const struct wire *wire, const struct qp *qp);
 
 #endif

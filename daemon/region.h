@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Shared regions: memory of the daemon's that processes map. A region belongs to the domain that made it, which pays for
+ * it; its users are the MRs on it, wherever they are. It goes with its last user, unless it is persistent.
+ */
+#ifndef DAEMON_REGION_H
+#define DAEMON_REGION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/account.h"
+#include "daemon/list.h"
+#include "daemon/region_space.h"
+#include "proto/limits.h"
+
+struct domain;
+struct item;
+struct lease_pool;
+struct server;
+struct session;
+
+#define REGION_NAME_MAX 64
+
+/* As in verbsd.proto. */
+enum region_flag {
+	REGION_HUGE_2M = 1,
+	REGION_HUGE_1G = 2,
+	REGION_READ_ONLY = 4,
+	REGION_PERSIST = 8,
+	REGION_SEAL = 16,
+	REGION_CREATE = 32,
+	REGION_NAMED = 64,
+};
+#define REGION_HUGE (REGION_HUGE_2M | REGION_HUGE_1G)
+
+/* What a capability gives: read-only ones are [0], the others [1]. */
+struct region_capability {
+	struct list link; /* in the server's; not in the list: never asked for */
+	struct region *region;
+	bool writable;
+	uint8_t nonce[VSD_NONCE_SIZE];
+};
+
+struct region {
+	struct list link; /* all of them, by number */
+	struct server *server;
+	struct domain *domain; /* referenced */
+	uint32_t number, key;
+	int memfd;
+	uint64_t size, page_size;
+	struct region_range range; /* its addresses */
+	uint32_t huge;		   /* REGION_HUGE_* that it was made with */
+	uint64_t creator;	   /* session */
+	char name[REGION_NAME_MAX + 1];
+	bool read_only;	 /* for who imports it by its name */
+	bool persistent; /* which needs a name */
+	bool shared;	 /* another process than its creator's could write it */
+	bool sealed;	 /* nobody can write it any more who does not already */
+	bool announced;	 /* watchers know it */
+	unsigned users;
+	struct region_capability capabilities[2];
+	struct charge charge, bytes, fds, persistent_bytes;
+};
+
+/* The server's. */
+struct regions {
+	struct list all;
+	struct list capabilities;
+	void *names; /* tree of struct region, by domain and name */
+	void *mrs;   /* tree of struct mr on regions, by session and key */
+	struct region_space space;
+	uint32_t last, count;
+};
+
+void regions_init(struct regions *regions, struct lease_pool *keys);
+/* No region has users any more. */
+void regions_deinit(struct regions *regions);
+
+/* Of @session's domain, with @flags of REGION_HUGE. Without users: follow with region_check(). */
+int region_new(struct session *session, uint64_t size, uint32_t flags, struct region **region);
+/* Watchers are told of it, and will be of its end. */
+void region_announce(struct region *region);
+/* Frees it if nobody needs it. */
+void region_check(struct region *region);
+void region_ref(struct region *region);
+void region_unref(struct region *region);
+
+/* NULL: none of that domain has this name. */
+struct region *region_find(struct server *server, const struct domain *domain, const char *name);
+/* The region that a capability opens, compared in constant time. NULL: none. */
+struct region *region_open(
+	struct server *server, const uint8_t nonce[VSD_NONCE_SIZE], bool *writable);
+
+/* -EINVAL when it is no name. */
+int region_name_check(const char *name);
+/*
+ * Names it, for others of its domain to import. -EEXIST: another region has the name, -EBUSY: it has another name, -EACCES:
+ * @session is of another domain. @flags of READ_ONLY, PERSIST, SEAL.
+ */
+int region_export(struct region *region, const struct session *session, const char *name, uint32_t flags);
+/* -EINVAL without a name. */
+int region_persist(struct region *region, const struct session *session, bool persist);
+/* Takes its name away, and persistence with it. Then region_check(). */
+void region_unname(struct region *region);
+/* PERSIST and SEAL of @flags. -EBUSY for SEAL: another process may write it already. */
+int region_keep(struct region *region, const struct session *session, uint32_t flags);
+
+/* A new capability fd. */
+int region_capability(struct region *region, bool writable);
+/* An fd of its memory for @session's process. */
+int region_fd(struct region *region, const struct session *session, bool writable);
+/* REGION_* as a reply or a listing shows it. */
+uint32_t region_flags(const struct region *region);
+
+/* What MRs on it and the region itself show of it. */
+void region_describe(const struct region *region, struct item *item);
+
+/* How many names @uid's domains lost. */
+unsigned regions_release(struct server *server, uint32_t uid, const char *name);
+
+#endif
