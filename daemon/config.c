@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/fd.h"
 #include "daemon/options.h"
@@ -26,6 +27,14 @@ void device_default(struct device_config *device, const char *name, unsigned n)
 	device->lid = n + 1;
 }
 
+/* As a tmpfs: what no process has to die for must leave room for processes. */
+static uint64_t half_of_memory(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && size > 0 ? (uint64_t)pages / 2 * (uint64_t)size : UINT64_MAX;
+}
+
 struct config *config_new(void)
 {
 	struct config *config = calloc(1, sizeof(*config));
@@ -34,6 +43,8 @@ struct config *config_new(void)
 		return NULL;
 	for (unsigned i = 0; i < SLOT_N; i++)
 		config->limit[i] = slot_info[i].limit;
+	if (config->limit[SLOT_PERSISTENT_BYTES] > half_of_memory())
+		config->limit[SLOT_PERSISTENT_BYTES] = half_of_memory();
 	options_default(config);
 	device_default(&config->devices[0], "soft0", 0);
 	config->n_devices = 1;

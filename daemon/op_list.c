@@ -41,6 +41,10 @@ int op_status(struct call *call)
 	reply->socket = server->socket_path;
 	reply->config = server->config_path;
 	reply->refused = server->refused;
+	reply->has_regions = 1;
+	reply->regions = total.regions;
+	reply->has_region_bytes = 1;
+	reply->region_bytes = total.region_bytes;
 	call->reply = &reply->base;
 	return 0;
 }

@@ -76,6 +76,7 @@ static void number(struct regions *regions, struct region *region)
 			 container_of(before, struct region, link)->number == region->number));
 	list_append(before->next, &region->link);
 	regions->count++;
+	regions->bytes += region->size;
 }
 
 static int name_compare(const void *a, const void *b)
@@ -115,6 +116,7 @@ static void tear_down(struct region *region)
 	if (region->number) {
 		list_remove(&region->link);
 		server->regions.count--;
+		server->regions.bytes -= region->size;
 	}
 	worker_close(server->worker, region->memfd);
 	charge_release(&region->charge);

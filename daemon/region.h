@@ -71,6 +71,7 @@ struct regions {
 	void *mrs;   /* tree of struct mr on regions, by session and key */
 	struct region_space space;
 	uint32_t last, count;
+	uint64_t bytes;
 };
 
 void regions_init(struct regions *regions, struct lease_pool *keys);

@@ -141,4 +141,6 @@ void stats_total(struct server *server, struct stats_total *total)
 	total->shared_bytes = (uint64_t)server->segments.count * VSD_SEGMENT_SIZE +
 			      (uint64_t)server->processes.count * VSD_PAGE_SIZE;
 	total->fds = fds;
+	total->regions = server->regions.count;
+	total->region_bytes = server->regions.bytes;
 }

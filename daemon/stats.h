@@ -23,6 +23,8 @@ struct stats_who {
 struct stats_total {
 	unsigned segments;
 	uint64_t shared_bytes;
+	unsigned regions;
+	uint64_t region_bytes;
 	unsigned fds;
 };
 

@@ -6,7 +6,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/table.h"
 
-#define ROWS 13
+#define ROWS 15
 
 struct status_row {
 	const char *name;
@@ -86,6 +86,8 @@ int ctl_status(const struct ctl *ctl)
 		{ "wires", TABLE_NUMBER, NULL, status->wires },
 		{ "fds", TABLE_NUMBER, NULL, status->fds },
 		{ "shared_bytes", TABLE_SIZE, NULL, status->shared_bytes },
+		{ "regions", TABLE_NUMBER, NULL, status->regions },
+		{ "region_bytes", TABLE_SIZE, NULL, status->region_bytes },
 		{ "refused", TABLE_NUMBER, NULL, status->refused },
 	};
 	struct table *table = table_new("status", ctl->json, false);

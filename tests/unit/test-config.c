@@ -189,6 +189,11 @@ START_TEST(empty_file_has_the_defaults)
 	ck_assert(config->connect_any);
 	ck_assert_uint_eq(config->lane_slots, 0);
 	ck_assert(config_admits(config, 12345, NULL, 0));
+	/* What stays without any process leaves half of the machine, however small that is. */
+	ck_assert_uint_gt(config->limit[SLOT_PERSISTENT_BYTES], 0);
+	ck_assert_uint_le(config->limit[SLOT_PERSISTENT_BYTES], 64ull << 30);
+	ck_assert_uint_le(config->limit[SLOT_PERSISTENT_BYTES],
+		(uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 END_TEST
 
