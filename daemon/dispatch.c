@@ -54,6 +54,7 @@ static const struct method methods[] = {
 	ROW(AH_CREATE,		"ah_create",		ah_create_request,		JOINED,	0,		0, op_ah_create),
 	ROW(MW_ALLOC,		"mw_alloc",		mw_alloc_request,		JOINED,	0,		0, op_mw_alloc),
 	ROW(DESTROY,		"destroy",		destroy_request,		JOINED,	0,		0, op_destroy),
+	ROW(IN_USE,		"in_use",		in_use_request,			JOINED,	0,		0, op_in_use),
 	ROW(MCAST_ATTACH,	"mcast_attach",		mcast_request,			JOINED,	0,		0, op_mcast_attach),
 	ROW(MCAST_DETACH,	"mcast_detach",		mcast_request,			JOINED,	0,		0, op_mcast_detach),
 	ROW(REGION_CREATE,	"region_create",	region_create_request,		JOINED,	0,		1, op_region_create),

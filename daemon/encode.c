@@ -73,6 +73,9 @@ Vsd__Item *encode_item(
 		return NULL;
 	if (item->name && !(out->name = scratch_strdup(scratch, item->name)))
 		return NULL;
+	if (item->in_use_by[0] &&
+		!(out->in_use_by = scratch_strdup(scratch, item->in_use_by)))
+		return NULL;
 	if (who->container[0] && !(out->container = scratch_strdup(scratch, who->container)))
 		return NULL;
 	encode_numbers(out, item);

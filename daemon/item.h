@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "daemon/object.h"
+#include "daemon/users.h"
 
 enum item_field {
 	ITEM_NUMBER = 1 << 0,
@@ -41,6 +42,7 @@ struct item {
 	uint32_t access, depth, peer_pid, peer_number, users;
 	uint32_t region, flags;
 	uint64_t huge;
+	char in_use_by[USERS_TEXT]; /* "": nothing stands on it */
 };
 
 static inline void item_set_ref(

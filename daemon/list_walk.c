@@ -76,6 +76,7 @@ void item_of_object(const struct session *session, uint32_t context, const struc
 	item->handle = object->handle;
 	item->device = object->context->device->config.name;
 	object_class(object->type)->describe(object, item);
+	users_say(object, session->domain, item->in_use_by, sizeof(item->in_use_by));
 }
 
 static void item_of_context(

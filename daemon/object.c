@@ -14,6 +14,7 @@
 #include "daemon/refuse.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
+#include "daemon/users.h"
 #include "daemon/watch.h"
 
 static const struct object_class *const classes[OBJECT_TYPES] = {
@@ -86,24 +87,37 @@ int object_new(struct attachment *attachment, enum object_type type, uint64_t qu
 	return 0;
 }
 
+/* Objects are counted, not references: a QP stands on its CQ once, though it both sends and receives there. */
+static bool stands_on(const struct object *object, const struct object *to)
+{
+	for (unsigned i = 0; i < object->n_refs; i++)
+		if (object->refs[i].to == to)
+			return true;
+	return false;
+}
+
 void object_refer(struct object *object, unsigned i, struct object *to)
 {
 	assert(i < object->n_refs && !object->refs[i].to);
 	if (!to)
 		return;
+	if (!stands_on(object, to))
+		to->n_users++;
 	object->refs[i].to = to;
 	object->refs[i].from = object;
 	list_append(&to->users, &object->refs[i].link);
-	to->n_users++;
 }
 
 static void unrefer(struct object_ref *ref)
 {
-	if (!ref->to)
+	struct object *to = ref->to;
+
+	if (!to)
 		return;
 	list_remove(&ref->link);
-	ref->to->n_users--;
 	ref->to = NULL;
+	if (!stands_on(ref->from, to))
+		to->n_users--;
 }
 
 void object_replace(struct object *object, unsigned i, struct object *to)
@@ -173,23 +187,24 @@ struct object *object_get(
 	return object;
 }
 
-static int refuse_busy(const struct object *object)
+int object_busy(const struct object *object)
 {
-	const struct object *user =
-		container_of(object->users.next, struct object_ref, link)->from;
+	char users[USERS_TEXT];
 
-	return refuse(-EBUSY, "%s %u is in use: %s %u of client %llu stands on it%s",
-		classes[object->type]->name, object->handle, classes[user->type]->name,
-		user->handle, (unsigned long long)user->session,
-		object->n_users > 1 ? ", and others" : "");
+	if (object->n_users == 0)
+		return 0;
+	users_say(object, NULL, users, sizeof(users));
+	return refuse(-EBUSY, "%s %u: in use by %s", classes[object->type]->name, object->handle,
+		users);
 }
 
 int object_destroy(struct object *object)
 {
 	struct context *context = object->context;
+	int r = object_busy(object);
 
-	if (object->n_users > 0)
-		return refuse_busy(object);
+	if (r < 0)
+		return r;
 	watch_object(object, false);
 	context->device->backend->object_free(context->device, object);
 	handle_remove(&context->objects, object->handle, object->type);

@@ -52,7 +52,7 @@ struct object {
 	uint64_t session;         /* who made it, for listings */
 	struct list link;         /* in the owner's or the context's list of its type */
 	struct list users;        /* struct object_ref of those that stand on it */
-	unsigned n_users;
+	unsigned n_users;         /* objects that do, however many references they have */
 	unsigned n_refs;
 	struct charge charge, bytes;
 	struct object_ref *refs; /* n_refs, behind the object's own struct */
@@ -94,6 +94,8 @@ int object_publish(struct object *object);
 struct object *object_get(
 	const struct attachment *attachment, enum object_type type, uint32_t handle);
 
+/* 0, or -EBUSY and a reason that names what stands on it. */
+int object_busy(const struct object *object);
 /* -EBUSY while something stands on it. */
 int object_destroy(struct object *object);
 

@@ -5,17 +5,22 @@
 #include "daemon/op.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "daemon/ah.h"
 #include "daemon/context.h"
 #include "daemon/cq.h"
+#include "daemon/log.h"
 #include "daemon/mr.h"
 #include "daemon/mw.h"
 #include "daemon/parent_domain.h"
 #include "daemon/pd.h"
 #include "daemon/refuse.h"
 #include "daemon/srq.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
 #include "daemon/td.h"
+#include "daemon/users.h"
 
 int op_pd_alloc(struct call *call)
 {
@@ -162,19 +167,57 @@ int op_mw_alloc(struct call *call)
 		mw_new(attachment, request->pd, request->type, request->key, &object), &object);
 }
 
+static struct object *named(const struct attachment *attachment, Vsd__ObjectType type, uint32_t handle)
+{
+	struct object *object = NULL;
+
+	if (attachment && object_class((enum object_type)type))
+		object = object_get(attachment, (enum object_type)type, handle);
+	if (attachment && !object)
+		refuse(0, "no %s %u", object_type_name((enum object_type)type), handle);
+	return object;
+}
+
 int op_destroy(struct call *call)
 {
 	const Vsd__DestroyRequest *request = (const void *)call->request;
 	struct attachment *attachment = call_attachment(call, request->context);
-	struct object *object;
+	struct object *object = named(attachment, request->type, request->handle);
 
-	if (!attachment)
-		return -EINVAL;
-	object = object_class((enum object_type)request->type)
-			 ? object_get(attachment, (enum object_type)request->type, request->handle)
-			 : NULL;
+	return object ? object_destroy(object) : -EINVAL;
+}
+
+static int in_use_reply(struct call *call, const char *by)
+{
+	Vsd__InUseReply *reply = call_alloc(call, sizeof(*reply));
+
+	vsd__in_use_reply__init(reply);
+	reply->by = scratch_strdup(&call->server->scratch, by);
+	call->reply = &reply->base;
+	return 0;
+}
+
+/* The library refused to destroy it, and its program may not be told why: the log is, as by a destroy that came here. */
+int op_in_use(struct call *call)
+{
+	const Vsd__InUseRequest *request = (const void *)call->request;
+	struct attachment *attachment = call_attachment(call, request->context);
+	struct object *object;
+	char by[USERS_TEXT];
+	int r;
+
+	if (attachment && request->type == VSD__OBJECT_TYPE__OBJ_CONTEXT &&
+		request->handle == request->context) {
+		users_say_context(attachment, by, sizeof(by));
+		return in_use_reply(call, by);
+	}
+	object = named(attachment, request->type, request->handle);
 	if (!object)
-		return refuse(-EINVAL, "no %s %u",
-			object_type_name((enum object_type)request->type), request->handle);
-	return object_destroy(object);
+		return -EINVAL;
+	r = object_busy(object);
+	if (r < 0)
+		session_log(call->session, LOG_LEVEL_INFO, NULL, "destroy: %s: %s", strerror(-r),
+			refuse_reason());
+	users_say(object, call->session->domain, by, sizeof(by));
+	return in_use_reply(call, by);
 }

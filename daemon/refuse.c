@@ -8,7 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static char reason[160];
+static char reason[320];
 static bool is_quota;
 
 int refuse(int error, const char *format, ...)

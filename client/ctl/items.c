@@ -101,6 +101,7 @@ static const struct item_column {
 	{ "WAKEUPS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
 	{ "DROPPED", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
 	{ "INITIATOR_RUN", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
+	{ "IN_USE_BY", TABLE_LONG, FIELD_STRING, PD | TD | PDOMAIN | CQ | SRQ, AT(in_use_by) },
 	{ "DEVICE", TABLE_LONG, FIELD_STRING, SPARED | OBJECTS | MIXED, AT(device) },
 	{ "COMMAND", TABLE_LONG, FIELD_STRING, OBJECTS | CLIENT | MIXED, AT(command) },
 	{ "CONTAINER", TABLE_LONG, FIELD_STRING, JSON, AT(container) },
@@ -133,6 +134,7 @@ static const char *heading(const struct item_column *column)
 	static const char *const headings[][2] = {
 		{ "SEND_CQ", "SCQ" },
 		{ "RECV_CQ", "RCQ" },
+		{ "IN_USE_BY", "IN USE BY" },
 		{ "BYTES_SENT", "SENT" },
 		{ "BYTES_RECEIVED", "RECEIVED" },
 	};

@@ -35,6 +35,7 @@ const struct operation operations[] = {
 	OPERATION(AH_CREATE, ah_create_request),
 	OPERATION(MW_ALLOC, mw_alloc_request),
 	OPERATION(DESTROY, destroy_request),
+	OPERATION(IN_USE, in_use_request),
 	OPERATION(MCAST_ATTACH, mcast_request),
 	OPERATION(MCAST_DETACH, mcast_request),
 	OPERATION(STATUS, empty),
