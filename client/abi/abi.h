@@ -37,9 +37,13 @@
 /* Bytes of inline data that a QP may ask for. */
 #define ABI_MAX_INLINE 1024
 
-/* An open context: what the data path knows of it, and how many objects stand on it. */
+/*
+ * An open context: what the data path knows of it, and how many objects stand on it, besides whoever opened it. One that
+ * is closed goes with its last object.
+ */
 struct abi_context {
 	_Atomic unsigned users;
+	_Atomic bool closed;
 	struct conn_fd capability; /* soft.capability, and which file it is */
 	struct soft_context soft; /* ends in the program's ibv_context */
 };
@@ -62,10 +66,8 @@ static inline void abi_context_ref(struct soft_context *soft)
 	abi_context_of(soft)->users++;
 }
 
-static inline void abi_context_unref(struct soft_context *soft)
-{
-	abi_context_of(soft)->users--;
-}
+/* May end the context: nothing of it is touched after this. */
+void abi_context_unref(struct soft_context *soft);
 
 /* Results in the manner of verbs: NULL with errno, -1 with errno. */
 static inline void *abi_null(int error)
@@ -179,6 +181,13 @@ static inline bool abi_pd_single(const struct soft_pd *pd)
 {
 	return pd->td != NULL;
 }
+
+/* --- busy.c -------------------------------------------------------------------------------------------------------- */
+
+/* -EBUSY, and whoever reads the daemon's log or VERBSD_DEBUG's lines learns which objects are in the way. */
+int abi_busy(const struct soft_context *ctx, Vsd__ObjectType type, uint32_t handle, unsigned users);
+/* The same of a region that mr_close() found busy. */
+int abi_mr_busy(const struct soft_mr *mr);
 
 /* --- mr.c ----------------------------------------------------------------------------------------------------------- */
 

@@ -84,8 +84,8 @@ VERBS_API int ibv_destroy_ah(struct ibv_ah *a)
 	if (r < 0)
 		return abi_errno(r);
 	abi_pd_unref(ah->pd);
-	abi_context_unref(ctx);
 	free(ah);
+	abi_context_unref(ctx);
 	return 0;
 }
 

@@ -31,11 +31,16 @@ VERBS_API int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
 
 	struct soft_channel *channel = soft_container(ch, struct soft_channel, channel);
 
-	if (channel->users)
+	if (channel->users) {
+		control_debug("destroy: channel %d: in use by %u cqs", ch->fd, (unsigned)channel->users);
 		return abi_errno(-EBUSY);
-	abi_context_unref(channel->ctx);
+	}
+
+	struct soft_context *ctx = channel->ctx;
+
 	soft_channel_deinit(channel);
 	free(channel);
+	abi_context_unref(ctx);
 	return 0;
 }
 

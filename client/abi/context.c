@@ -201,6 +201,8 @@ VERBS_API struct ibv_context *ibv_open_device(struct ibv_device *dev)
 	if (r < 0)
 		goto err_device;
 	ctx = calloc(1, sizeof(*ctx));
+	if (ctx)
+		ctx->users = 1;
 	r = ctx ? context_init(&ctx->soft, device) : -ENOMEM;
 	if (r < 0)
 		goto err_runtime;
@@ -215,27 +217,41 @@ err_device:
 	return abi_null(-r);
 }
 
+void abi_context_unref(struct soft_context *ctx)
+{
+	struct abi_context *outer = abi_context_of(ctx);
+
+	if (--outer->users)
+		return;
+
+	struct abi_device *device = soft_container(ctx->v.context.device, struct abi_device, dev);
+
+	context_deinit(ctx);
+	free(outer);
+	runtime_unref();
+	abi_device_unref(device);
+}
+
+/*
+ * Objects that were not destroyed stay, and so does the context under them: their queues may be in use by a peer, and the
+ * program may still hold pointers to them. It may destroy them later, or leave them to the end of the process.
+ */
 VERBS_API int ibv_close_device(struct ibv_context *c)
 {
 	ABI_ENTER_MINUS(c, ibv_close_device, "IBVERBS_1.1", c);
 
 	struct soft_context *ctx = soft_context_of(c);
 	struct abi_context *outer = abi_context_of(ctx);
+	unsigned left = outer->users - 1;
 
-	/*
-	 * Objects that were not destroyed stay until the process ends: their queues may be in use by a peer, and
-	 * the program may still hold pointers to them.
-	 */
-	if (outer->users) {
-		control_debug("close: %u objects left", outer->users);
-		return 0;
+	if (atomic_exchange(&outer->closed, true))
+		return abi_minus(EINVAL);
+	if (left) {
+		char *what = control_in_use(ctx->id, VSD__OBJECT_TYPE__OBJ_CONTEXT, ctx->id);
+
+		control_debug("close: %u objects left: %s", left, what ? what : "the daemon does not say");
+		free(what);
 	}
-
-	struct abi_device *device = soft_container(c->device, struct abi_device, dev);
-
-	context_deinit(ctx);
-	free(outer);
-	runtime_unref();
-	abi_device_unref(device);
+	abi_context_unref(ctx);
 	return 0;
 }

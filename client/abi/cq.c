@@ -189,7 +189,7 @@ VERBS_API int ibv_destroy_cq(struct ibv_cq *c)
 	struct soft_cq *cq = soft_cq_of(c);
 
 	if (cq->users)
-		return abi_errno(-EBUSY);
+		return abi_errno(abi_busy(cq->ctx, VSD__OBJECT_TYPE__OBJ_CQ, cq->handle, cq->users));
 	soft_cq_drain_events(cq);
 	soft_async_drop(&cq->ctx->async, c);
 
@@ -204,9 +204,12 @@ VERBS_API int ibv_destroy_cq(struct ibv_cq *c)
 	}
 	if (cq->parent_domain)
 		abi_pd_unref(cq->parent_domain);
-	abi_context_unref(cq->ctx);
 	pthread_cond_destroy(&c->cond);
 	pthread_mutex_destroy(&c->mutex);
+
+	struct soft_context *ctx = cq->ctx;
+
 	free(cq);
+	abi_context_unref(ctx);
 	return 0;
 }

@@ -180,14 +180,17 @@ VERBS_API int ibv_dereg_mr(struct ibv_mr *m)
 	int r = mr->windows ? -EBUSY : mr_close(mr);
 
 	if (r < 0)
-		return abi_errno(r);
+		return abi_errno(r == -EBUSY ? abi_mr_busy(mr) : r);
 	r = control_destroy(mr->ctx->id, VSD__OBJECT_TYPE__OBJ_MR, mr->handle);
 	if (r < 0)
 		control_debug("mr 0x%x: the daemon keeps it: error %d", mr->key, -r);
 	abi_key_put(mr->ctx, mr->key);
 	abi_pd_unref(mr->pd);
-	abi_context_unref(mr->ctx);
+
+	struct soft_context *ctx = mr->ctx;
+
 	free(mr);
+	abi_context_unref(ctx);
 	return 0;
 }
 
@@ -259,6 +262,8 @@ VERBS_API int ibv_rereg_mr(
 	if (r == 0)
 		r = mr_close(mr);
 	if (r < 0) {
+		if (r == -EBUSY)
+			abi_mr_busy(mr);
 		errno = -r;
 		return IBV_REREG_MR_ERR_INPUT;
 	}

@@ -80,7 +80,10 @@ int abi_dealloc_mw(struct ibv_mw *m)
 		control_debug("mw 0x%x: the daemon keeps it: error %d", m->rkey, -r);
 	abi_key_put(mw->ctx, m->rkey);
 	abi_pd_unref(mw->pd);
-	abi_context_unref(mw->ctx);
+
+	struct soft_context *ctx = mw->ctx;
+
 	free(mw);
+	abi_context_unref(ctx);
 	return 0;
 }

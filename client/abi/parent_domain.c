@@ -80,7 +80,7 @@ int abi_dealloc_parent_domain(struct soft_pd *pd)
 	struct soft_context *ctx = soft_context_of(pd->pd.context);
 
 	if (pd->users)
-		return -EBUSY;
+		return abi_busy(ctx, VSD__OBJECT_TYPE__OBJ_PARENT_DOMAIN, pd->pd.handle, pd->users);
 
 	int r = control_destroy(ctx->id, VSD__OBJECT_TYPE__OBJ_PARENT_DOMAIN, pd->pd.handle);
 

@@ -80,7 +80,7 @@ VERBS_API int ibv_dealloc_pd(struct ibv_pd *p)
 	if (pd->base != pd)
 		return abi_errno(abi_dealloc_parent_domain(pd));
 	if (pd->users)
-		return abi_errno(-EBUSY);
+		return abi_errno(abi_busy(ctx, VSD__OBJECT_TYPE__OBJ_PD, p->handle, pd->users));
 
 	int r = control_destroy(ctx->id, VSD__OBJECT_TYPE__OBJ_PD, p->handle);
 

@@ -140,13 +140,10 @@ static void users_count(struct soft_qp *qp, bool up)
 	qp->recv_cq->users += by;
 	if (qp->srq)
 		qp->srq->users += by;
-	if (up) {
+	if (up)
 		abi_pd_ref(qp->pd);
-		abi_context_ref(qp->ctx);
-	} else {
+	else
 		abi_pd_unref(qp->pd);
-		abi_context_unref(qp->ctx);
-	}
 }
 
 static struct ibv_qp *qp_new(struct ibv_context *c, struct ibv_qp_init_attr_ex *init)
@@ -171,6 +168,7 @@ static struct ibv_qp *qp_new(struct ibv_context *c, struct ibv_qp_init_attr_ex *
 		return abi_null(-r);
 	}
 	users_count(qp, true);
+	abi_context_ref(ctx);
 	init->cap = qp->init.cap;
 	return &qp->v.qp;
 }
@@ -220,7 +218,11 @@ VERBS_API int ibv_destroy_qp(struct ibv_qp *q)
 	users_count(qp, false);
 	pthread_cond_destroy(&q->cond);
 	pthread_mutex_destroy(&q->mutex);
+
+	struct soft_context *ctx = qp->ctx;
+
 	free(qp);
+	abi_context_unref(ctx);
 	return 0;
 }
 

@@ -121,7 +121,7 @@ VERBS_API int ibv_destroy_srq(struct ibv_srq *s)
 	struct soft_srq *srq = soft_srq_of(s);
 
 	if (srq->users)
-		return abi_errno(-EBUSY);
+		return abi_errno(abi_busy(srq->ctx, VSD__OBJECT_TYPE__OBJ_SRQ, srq->handle, srq->users));
 	soft_async_drop(&srq->ctx->async, s);
 
 	int r = control_destroy(srq->ctx->id, VSD__OBJECT_TYPE__OBJ_SRQ, srq->handle);
@@ -130,9 +130,12 @@ VERBS_API int ibv_destroy_srq(struct ibv_srq *s)
 		return abi_errno(r);
 	soft_srq_deinit(srq);
 	abi_pd_unref(srq->pd);
-	abi_context_unref(srq->ctx);
 	pthread_cond_destroy(&s->cond);
 	pthread_mutex_destroy(&s->mutex);
+
+	struct soft_context *ctx = srq->ctx;
+
 	free(srq);
+	abi_context_unref(ctx);
 	return 0;
 }

@@ -39,7 +39,7 @@ int abi_dealloc_td(struct ibv_td *t)
 	struct soft_context *ctx = soft_context_of(t->context);
 
 	if (td->users)
-		return abi_errno(-EBUSY);
+		return abi_errno(abi_busy(ctx, VSD__OBJECT_TYPE__OBJ_TD, td->handle, td->users));
 
 	int r = control_destroy(ctx->id, VSD__OBJECT_TYPE__OBJ_TD, td->handle);
 

@@ -129,6 +129,22 @@ int control_destroy(uint32_t context, Vsd__ObjectType type, uint32_t handle)
 	return r == -ENOTCONN ? 0 : r;
 }
 
+char *control_in_use(uint32_t context, Vsd__ObjectType type, uint32_t handle)
+{
+	Vsd__InUseRequest request = VSD__IN_USE_REQUEST__INIT;
+	ProtobufCMessage *reply = NULL;
+	char *by = NULL;
+
+	request.context = context;
+	request.type = type;
+	request.handle = handle;
+	if (control_call(VSD__OP__OP_IN_USE, &request.base, &vsd__in_use_reply__descriptor, &reply,
+		    NULL) == 0)
+		by = strdup(((Vsd__InUseReply *)reply)->by);
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return by;
+}
+
 int control_join(struct control_process *process)
 {
 	struct fdlist fds = FDLIST_NULL;

@@ -51,6 +51,8 @@ int control_join(struct control_process *process);
 int control_create(uint16_t op, const ProtobufCMessage *request, uint32_t *handle);
 /* Without a daemon this succeeds: the daemon's side of the object is gone already. */
 int control_destroy(uint32_t context, Vsd__ObjectType type, uint32_t handle);
+/* What stands on an object, in the daemon's words, to be freed; it logs them. NULL: it does not say. */
+char *control_in_use(uint32_t context, Vsd__ObjectType type, uint32_t handle);
 
 /*
  * Numbers leased from the daemon (QPN, or key index), reused first in, first out. lease_take() asks for more when the

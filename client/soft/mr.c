@@ -18,8 +18,8 @@
 #include "client/soft/rt.h"
 #include "client/soft/wire.h"
 
-#define LEAF_SHIFT 10
-#define LEAF (1u << LEAF_SHIFT)
+#define LEAF_SHIFT KEY_LEAF_SHIFT
+#define LEAF KEY_LEAF
 #define LEAVES ((1u << 24) >> LEAF_SHIFT)
 
 #define WAIT_SPIN 50000ull

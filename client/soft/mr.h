@@ -66,6 +66,8 @@ void mr_unref(struct mr_ref *ref);
 int mw_open(struct soft_mw *mw);
 int mw_close(struct soft_mw *mw);
 int mw_bind(struct soft_mw *mw, struct soft_qp *qp, uint32_t rkey, const struct ibv_mw_bind_info *info);
+/* How many windows are bound to @mr, and the keys of the first @n. */
+unsigned mw_bound_to(const struct soft_mr *mr, uint32_t *keys, unsigned n);
 int key_invalidate(uint32_t key, const struct soft_qp *qp, bool remote);
 
 /* A published entry of a peer's, checked as an initiator must (after pair_hazard_enter()); 0 or a negative errno. */

@@ -15,6 +15,10 @@ struct key_slot {
 	_Atomic uint32_t users;
 };
 
+/* Slots are made so many at a time. */
+#define KEY_LEAF_SHIFT 10
+#define KEY_LEAF (1u << KEY_LEAF_SHIFT)
+
 /* The slot of a key; NULL: no key of that range was ever open. */
 struct key_slot *key_slot_get(uint32_t key);
 /* Makes it. NULL: no memory. */

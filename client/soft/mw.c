@@ -180,3 +180,27 @@ int key_invalidate(uint32_t key, const struct soft_qp *qp, bool remote)
 	pthread_mutex_unlock(&bind_lock);
 	return r;
 }
+
+/* Every key is looked at: only who was refused for them asks. */
+unsigned mw_bound_to(const struct soft_mr *mr, uint32_t *keys, unsigned n)
+{
+	unsigned found = 0;
+
+	pthread_mutex_lock(&bind_lock);
+	for (uint32_t index = 0; index < 1u << 24; index++) {
+		struct key_slot *slot = key_slot_get(index << 8);
+
+		if (!slot) {
+			index |= KEY_LEAF - 1; /* none of a whole leaf was ever open */
+			continue;
+		}
+
+		uintptr_t object = atomic_load(&slot->object);
+		struct soft_mw *mw = object & 1 ? (void *)(object - 1) : NULL;
+
+		if (mw && mw->mr == mr && found++ < n)
+			keys[found - 1] = mw->mw.rkey;
+	}
+	pthread_mutex_unlock(&bind_lock);
+	return found;
+}
