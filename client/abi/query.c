@@ -18,6 +18,7 @@
 #define PORT_SUBNET_PERIOD 18
 #define VENDOR_NONE	   0xffffff /* as software devices say: no OUI is ours */
 #define GID_TABLE_MIN	   8
+#define DEVICE_ATOMIC_WRITE (1ull << 40) /* IB_UVERBS_DEVICE_ATOMIC_WRITE of newer headers */
 
 /* --- device -------------------------------------------------------------------------------------------------------- */
 
@@ -87,7 +88,7 @@ int abi_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_
 	device_fill(soft_context_of(c), &full.orig_attr);
 	full.completion_timestamp_mask = UINT64_MAX;
 	full.hca_core_clock = CLOCK_KHZ;
-	full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
+	full.device_cap_flags_ex = full.orig_attr.device_cap_flags | DEVICE_ATOMIC_WRITE;
 	full.phys_port_cnt_ex = full.orig_attr.phys_port_cnt;
 	memset(attr, 0, size);
 	memcpy(attr, &full, size < sizeof(full) ? size : sizeof(full));

@@ -15,6 +15,8 @@ int post_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opcode, struc
 int post_sges(struct soft_qp *qp, struct swqe *w, const struct ibv_sge *sge, size_t n);
 /* Appends inline bytes. */
 int post_inline(struct soft_qp *qp, struct swqe *w, const void *data, size_t n);
+/* The eight bytes of an ATOMIC WRITE; they need no inline room. */
+void post_word(struct swqe *w, const void *data);
 int post_address(struct swqe *w, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
 /* What can only be checked once all of the WR is known. */
 int post_check(const struct soft_qp *qp, struct swqe *w);

@@ -17,6 +17,7 @@ static const uint8_t lane_ops[] = {
 	[IBV_WR_RDMA_READ] = VSD_REQ_READ,
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = VSD_REQ_CMP_SWAP,
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = VSD_REQ_FETCH_ADD,
+	[IBV_WR_ATOMIC_WRITE] = VSD_REQ_ATOMIC_WRITE,
 };
 
 bool requester_link(struct soft_qp *qp, struct wire *wire)

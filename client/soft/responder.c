@@ -14,9 +14,14 @@
 #define KNOWN_FLAGS (VSD_F_FIRST | VSD_F_LAST | VSD_F_CHUNK | VSD_F_IMM | VSD_F_SOLICITED | \
 		     VSD_F_RESTART | VSD_F_INV)
 
+static bool is_write(const struct vsd_req *head)
+{
+	return head->op == VSD_REQ_WRITE || head->op == VSD_REQ_ATOMIC_WRITE;
+}
+
 static bool is_message(const struct vsd_req *head)
 {
-	return head->op == VSD_REQ_SEND || head->op == VSD_REQ_WRITE;
+	return head->op == VSD_REQ_SEND || is_write(head);
 }
 
 static bool takes_receive(const struct vsd_req *head)
@@ -207,6 +212,9 @@ static bool legal(const struct soft_qp *qp, const struct vsd_req *head)
 		return true;
 	case VSD_REQ_WRITE:
 		return !(f & VSD_F_INV);
+	case VSD_REQ_ATOMIC_WRITE:
+		return qp_is_rc(qp) && !(f & (VSD_F_CHUNK | VSD_F_IMM | VSD_F_INV)) && head->total == 8 &&
+		       (f & VSD_F_FIRST) && (f & VSD_F_LAST);
 	case VSD_REQ_READ:
 	case VSD_REQ_CMP_SWAP:
 	case VSD_REQ_FETCH_ADD:
@@ -282,7 +290,11 @@ static bool begin(struct soft_qp *qp, const struct vsd_req *head)
 {
 	struct responder *resp = &qp->priv->resp;
 
-	if (head->op == VSD_REQ_WRITE && head->total) {
+	if (head->op == VSD_REQ_ATOMIC_WRITE && head->rw.raddr & 7) {
+		refuse(qp, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+		return false;
+	}
+	if (is_write(head) && head->total) {
 		struct mr_ref ref;
 		void *ptr;
 		int err = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE ? 0 : -EACCES;
@@ -312,6 +324,20 @@ static bool begin(struct soft_qp *qp, const struct vsd_req *head)
 	return true;
 }
 
+/* One store, whoever makes it; the progress thread must not fault on a page that the program unmapped. */
+static int store_word(void *ptr, const void *payload)
+{
+	uint64_t word;
+
+	if ((uintptr_t)ptr & 7) /* of a window whose addresses start at 0 */
+		return -EINVAL;
+	if (rt_in_progress_thread() && mr_probe(ptr, 8, true) < 0)
+		return -EFAULT;
+	memcpy(&word, payload, 8);
+	__atomic_store_n((uint64_t *)ptr, word, __ATOMIC_RELEASE);
+	return 0;
+}
+
 static int place_write(struct soft_qp *qp, const struct vsd_req *first, const void *payload, uint32_t len)
 {
 	struct responder *resp = &qp->priv->resp;
@@ -325,7 +351,11 @@ static int place_write(struct soft_qp *qp, const struct vsd_req *first, const vo
 		IBV_ACCESS_REMOTE_WRITE, true, &ref, &ptr);
 	if (err < 0)
 		return err;
-	if (!ref.mr || !ref.mr->null)
+	if (ref.mr && ref.mr->null)
+		err = 0;
+	else if (first->op == VSD_REQ_ATOMIC_WRITE)
+		err = store_word(ptr, payload);
+	else
 		err = copy_to_program(ptr, payload, len);
 	mr_unref(&ref);
 	return err;
@@ -335,7 +365,7 @@ static bool place(struct soft_qp *qp, const struct vsd_req *head, const void *pa
 {
 	struct responder *resp = &qp->priv->resp;
 
-	if (head->op == VSD_REQ_WRITE) {
+	if (is_write(head)) {
 		if (place_write(qp, &resp->head, payload, head->len) == 0)
 			return true;
 		if (resp->has_recv && qp_is_rc(qp))

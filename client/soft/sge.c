@@ -108,6 +108,6 @@ int swqe_gather(struct soft_qp *qp, const struct swqe *w, uint64_t off, void *bu
 {
 	if (!(w->flags & IBV_SEND_INLINE))
 		return sge_gather(qp, w->sge, w->n_sge, off, buf, n);
-	memcpy(buf, w->data + off, n);
+	memcpy(buf, (w->opcode == IBV_WR_ATOMIC_WRITE ? (const uint8_t *)&w->swap : w->data) + off, n);
 	return 0;
 }

@@ -19,7 +19,7 @@ static uint32_t legal_opcodes(enum ibv_qp_type type)
 	switch ((int)type) {
 	case IBV_QPT_RC:
 		return MESSAGES | WRITES | LOCALS | ATOMICS | BIT(IBV_WR_RDMA_READ) |
-		       BIT(IBV_WR_SEND_WITH_INV);
+		       BIT(IBV_WR_SEND_WITH_INV) | BIT(IBV_WR_ATOMIC_WRITE);
 	case IBV_QPT_UC:
 		return MESSAGES | WRITES | LOCALS | BIT(IBV_WR_SEND_WITH_INV);
 	case IBV_QPT_UD:
@@ -65,7 +65,7 @@ int post_sges(struct soft_qp *qp, struct swqe *w, const struct ibv_sge *sge, siz
 {
 	uint64_t length = 0;
 
-	if (n > qp->priv->req.max_sge)
+	if (n > qp->priv->req.max_sge || w->flags & IBV_SEND_INLINE)
 		return EINVAL;
 	for (size_t i = 0; i < n; i++)
 		length += sge[i].length;
@@ -80,13 +80,20 @@ int post_sges(struct soft_qp *qp, struct swqe *w, const struct ibv_sge *sge, siz
 
 int post_inline(struct soft_qp *qp, struct swqe *w, const void *data, size_t n)
 {
-	if (n > qp->priv->req.max_inline - w->length)
+	if (w->opcode == IBV_WR_ATOMIC_WRITE || n > qp->priv->req.max_inline - w->length)
 		return EINVAL;
 	if (n)
 		memcpy(w->data + w->length, data, n);
 	w->length += n;
 	w->flags |= IBV_SEND_INLINE;
 	return 0;
+}
+
+void post_word(struct swqe *w, const void *data)
+{
+	memcpy(&w->swap, data, 8);
+	w->length = 8;
+	w->flags |= IBV_SEND_INLINE;
 }
 
 int post_address(struct swqe *w, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
@@ -106,6 +113,8 @@ int post_check(const struct soft_qp *qp, struct swqe *w)
 			return EINVAL;
 		w->length = 8;
 	}
+	if (w->opcode == IBV_WR_ATOMIC_WRITE && w->length != 8)
+		return EINVAL;
 	if (swqe_has_response(w) && (w->flags & IBV_SEND_INLINE))
 		return EINVAL;
 	if (w->opcode == IBV_WR_BIND_MW && (!w->bind.mw || w->bind.mw->context != qp->v.qp.context))
@@ -124,6 +133,12 @@ static int take_payload(struct soft_qp *qp, struct swqe *w, const struct ibv_sen
 	if (!(wr->send_flags & IBV_SEND_INLINE) || wr->opcode == IBV_WR_RDMA_READ ||
 		(BIT(wr->opcode) & ATOMICS))
 		return post_sges(qp, w, wr->sg_list, wr->num_sge);
+	if (wr->opcode == IBV_WR_ATOMIC_WRITE) {
+		if (wr->num_sge != 1 || wr->sg_list[0].length != 8)
+			return EINVAL;
+		post_word(w, (const void *)(uintptr_t)wr->sg_list[0].addr);
+		return 0;
+	}
 	w->flags |= IBV_SEND_INLINE;
 	for (int i = 0; i < wr->num_sge && !err; i++)
 		err = post_inline(qp, w, (const void *)(uintptr_t)wr->sg_list[i].addr,

@@ -546,6 +546,35 @@ START_TEST(the_new_interface_posts_all_or_nothing)
 }
 END_TEST
 
+START_TEST(an_atomic_write_is_eight_bytes)
+{
+	struct ibv_qp_ex *qpx;
+	uint64_t word = 0x1122334455667788u;
+
+	pair_up(16);
+	qpx = &a->v.qp_ex;
+	ck_assert_int_eq(soft_qp_fill_ex(a, IBV_QP_EX_WITH_ATOMIC_WRITE), 0);
+	ck_assert_int_eq(loop_send(a, 1, IBV_WR_ATOMIC_WRITE, from_mr, from, 7, to_mr, to), EINVAL);
+	ck_assert_int_eq(loop_send(a, 2, IBV_WR_ATOMIC_WRITE, from_mr, from, 8, to_mr, to), 0);
+	ck_assert_int_eq(loop_wait(send_cq).opcode, IBV_WC_ATOMIC_WRITE);
+	ck_assert_mem_eq(to, from, 8);
+	ibv_wr_start(qpx);
+	qpx->wr_id = 3;
+	qpx->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_write(qpx, to_mr->key, (uintptr_t)to + 8, &word);
+	word = 0; /* it was copied */
+	ck_assert_int_eq(ibv_wr_complete(qpx), 0);
+	ck_assert_int_eq(loop_wait(send_cq).opcode, IBV_WC_ATOMIC_WRITE);
+	memcpy(&word, to + 8, 8);
+	ck_assert_uint_eq(word, 0x1122334455667788u);
+	ibv_wr_start(qpx);
+	ibv_wr_atomic_write(qpx, to_mr->key, (uintptr_t)to, &word);
+	ibv_wr_set_inline_data(qpx, from, 1);
+	ck_assert_int_eq(ibv_wr_complete(qpx), EINVAL);
+	ck_assert_mem_eq(to, from, 8);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("requester");
@@ -575,5 +604,6 @@ int main(void)
 	tcase_add_test(tcase, a_message_outlives_its_sender);
 	tcase_add_loop_test(tcase, a_qp_connected_to_itself, 0, 2);
 	tcase_add_test(tcase, the_new_interface_posts_all_or_nothing);
+	tcase_add_test(tcase, an_atomic_write_is_eight_bytes);
 	return harness_run(suite);
 }

@@ -91,6 +91,10 @@ static const struct {
 		IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR },
 	{ "atomic, no right", IBV_WR_ATOMIC_FETCH_AND_ADD, READ_ONLY, 0, 8, 0, IBV_WC_REM_ACCESS_ERR,
 		IBV_EVENT_QP_ACCESS_ERR },
+	{ "atomic write, no right", IBV_WR_ATOMIC_WRITE, READ_ONLY, 0, 8, 0, IBV_WC_REM_ACCESS_ERR,
+		IBV_EVENT_QP_ACCESS_ERR },
+	{ "atomic write, misaligned", IBV_WR_ATOMIC_WRITE, ALL, 4, 8, 0, IBV_WC_REM_INV_REQ_ERR,
+		IBV_EVENT_QP_REQ_ERR },
 	{ "atomic, misaligned", IBV_WR_ATOMIC_FETCH_AND_ADD, ALL, 4, 8, 0, IBV_WC_REM_INV_REQ_ERR,
 		IBV_EVENT_QP_REQ_ERR },
 };
