@@ -91,6 +91,28 @@ int charge_take(struct charge *charge, struct account *account, enum slot slot, 
 	return 0;
 }
 
+int charge_change(struct charge *charge, uint64_t amount)
+{
+	uint64_t old = charge->amount;
+	struct charge more = CHARGE_NULL;
+
+	assert(charge->account);
+	if (amount > old) {
+		int r = charge_take(&more, charge->account, charge->slot, amount - old);
+
+		if (r < 0)
+			return r;
+		more.amount = 0; /* what it took is the other's from here on */
+	}
+	charge_release(&more);
+	for (struct account *a = charge->account; a && amount < old; a = a->parent) {
+		assert(a->used[charge->slot] >= old - amount);
+		a->used[charge->slot] -= old - amount;
+	}
+	charge->amount = amount;
+	return 0;
+}
+
 void charge_release(struct charge *charge)
 {
 	if (!charge->account)

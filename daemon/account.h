@@ -71,6 +71,8 @@ void account_set_limits(struct account *account, const uint64_t *limit);
 
 /* 0, or the slot's negative errno, in which case nothing was charged. @charge must be null. */
 int charge_take(struct charge *charge, struct account *account, enum slot slot, uint64_t amount);
+/* Makes it another amount; less is always granted. On failure it is what it was. */
+int charge_change(struct charge *charge, uint64_t amount);
 /* A charge may be null. */
 void charge_release(struct charge *charge);
 

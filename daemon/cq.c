@@ -82,17 +82,13 @@ int cq_new(struct attachment *attachment, uint32_t cqe, bool channel, uint32_t p
 int cq_resize(struct attachment *attachment, uint32_t handle, uint32_t cqe)
 {
 	struct object *cq = object_get(attachment, OBJECT_CQ, handle);
-	struct charge charge = CHARGE_NULL;
 	int r;
 
 	if (!cq || !cqe_ok(attachment, cqe))
 		return -EINVAL;
-	r = charge_take(&charge, &attachment->domain->account, SLOT_QUEUE_BYTES,
-		(uint64_t)cqe * CQE_BYTES);
+	r = charge_change(&cq->bytes, (uint64_t)cqe * CQE_BYTES);
 	if (r < 0)
 		return r;
-	charge_release(&cq->bytes);
-	cq->bytes = charge;
 	((struct cq *)cq)->cqe = cqe;
 	return 0;
 }

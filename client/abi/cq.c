@@ -144,32 +144,36 @@ struct ibv_cq_ex *abi_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_att
 	return cq ? &cq->v.cq_ex : NULL;
 }
 
+static int daemon_resize(const struct soft_cq *cq, int cqe)
+{
+	Vsd__CqResizeRequest request = VSD__CQ_RESIZE_REQUEST__INIT;
+
+	request.context = cq->ctx->id;
+	request.handle = cq->handle;
+	request.cqe = (uint32_t)cqe;
+	return control_call(VSD__OP__OP_CQ_RESIZE, &request.base, NULL, NULL, NULL);
+}
+
+/* The daemon charges a larger queue before it is there; a smaller one is there before it pays less. */
 VERBS_API int ibv_resize_cq(struct ibv_cq *c, int cqe)
 {
 	ABI_ENTER_INT(c->context, ibv_resize_cq, "IBVERBS_1.1", c, cqe);
 
 	struct soft_cq *cq = soft_cq_of(c);
-	Vsd__CqResizeRequest request = VSD__CQ_RESIZE_REQUEST__INIT;
+	int old = c->cqe, r = 0;
 
 	if (cqe <= 0 || (uint32_t)cqe > cq->ctx->info->max_cqe)
 		return abi_errno(-EINVAL);
-	request.context = cq->ctx->id;
-	request.handle = cq->handle;
-	request.cqe = (uint32_t)cqe;
-
-	/* The daemon charges a larger queue before it is there; a smaller one is there before it pays less. */
-	bool grow = cqe > c->cqe;
-	int r = grow ? control_call(VSD__OP__OP_CQ_RESIZE, &request.base, NULL, NULL, NULL)
-		     : soft_cq_resize(cq, (uint32_t)cqe);
-
+	if (cqe > old)
+		r = daemon_resize(cq, cqe);
 	if (r < 0)
 		return abi_errno(r);
-	r = grow ? soft_cq_resize(cq, (uint32_t)cqe)
-		 : control_call(VSD__OP__OP_CQ_RESIZE, &request.base, NULL, NULL, NULL);
-	if (grow && r < 0)
-		return abi_errno(r);
-	c->cqe = cqe;
-	return 0;
+	r = soft_cq_resize(cq, (uint32_t)cqe);
+	if (r == 0 && cqe < old && daemon_resize(cq, cqe) < 0)
+		control_debug("cq %u: the daemon still counts %d entries", cq->handle, old);
+	if (r < 0 && cqe > old)
+		daemon_resize(cq, old);
+	return abi_errno(r);
 }
 
 /* Moderation is accepted: an event for each completion is within what was asked for. */

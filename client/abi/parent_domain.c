@@ -18,9 +18,7 @@ static int attr_check(const struct ibv_context *c, const struct ibv_parent_domai
 		return -EINVAL;
 	if (attr->td && attr->td->context != c)
 		return -EINVAL;
-	/* A parent domain extends a PD, not another parent domain. */
-	if (soft_pd_of(attr->pd)->base != soft_pd_of(attr->pd))
-		return -EINVAL;
+	/* What one of them gave, the other has to take back. */
 	if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) &&
 		(!attr->alloc || !attr->free))
 		return -EINVAL;
@@ -54,7 +52,8 @@ struct ibv_pd *abi_alloc_parent_domain(
 	if (!pd)
 		return abi_null(ENOMEM);
 	pd->pd.context = c;
-	pd->base = soft_pd_of(attr->pd);
+	/* A parent domain may stand for its PD here too; of what else it has, this one gets nothing. */
+	pd->base = soft_pd_of(attr->pd)->base;
 	if (attr->td)
 		pd->td = soft_container(attr->td, struct soft_td, td);
 	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {

@@ -97,6 +97,8 @@ VERBS_API int ibv_modify_srq(struct ibv_srq *s, struct ibv_srq_attr *attr, int m
 	ABI_ENTER_INT(s->context, ibv_modify_srq, "IBVERBS_1.1", s, attr, mask);
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
 		return abi_errno(-EINVAL);
+	if ((mask & IBV_SRQ_MAX_WR) && attr->max_wr > soft_srq_of(s)->ctx->info->max_srq_wr)
+		return abi_errno(-EINVAL);
 	return abi_errno(soft_srq_modify(soft_srq_of(s), attr, mask));
 }
 

@@ -20,13 +20,17 @@ static uint32_t round_up(uint32_t n)
 	return size;
 }
 
+static size_t ring_bytes(uint32_t size, uint32_t n_sge)
+{
+	return size * (sizeof(struct soft_rwqe) + n_sge * sizeof(struct ibv_sge));
+}
+
 int soft_srq_init(struct soft_srq *srq, uint32_t max_wr, uint32_t max_sge, bool single_threaded)
 {
 	uint32_t size = round_up(max_wr ? max_wr : 1);
 	uint32_t n_sge = max_sge ? max_sge : 1;
 
-	srq->ring = buf_alloc(srq->pd, size * (sizeof(*srq->ring) + n_sge * sizeof(*srq->sges)),
-		BUF_SRQ);
+	srq->ring = buf_alloc(srq->pd, ring_bytes(size, n_sge), BUF_SRQ);
 	if (!srq->ring)
 		return -ENOMEM;
 	srq->sges = (struct ibv_sge *)(void *)(srq->ring + size);
@@ -58,27 +62,23 @@ static void limit_check(struct soft_srq *srq)
 	soft_async_raise(&srq->ctx->async, IBV_EVENT_SRQ_LIMIT_REACHED, &srq->srq, 0);
 }
 
-/* Moves the receives that are posted to a ring of another size. */
-static int srq_resize(struct soft_srq *srq, uint32_t max_wr)
+/* Moves the receives that are posted to *@ring, of another size, and leaves the old one there. Lock held. */
+static int srq_move(struct soft_srq *srq, uint32_t max_wr, struct soft_rwqe **ring)
 {
 	uint32_t size = round_up(max_wr), used = srq->head - srq->tail;
+	struct soft_rwqe *to = *ring;
+	struct ibv_sge *sges = (struct ibv_sge *)(void *)(to + size);
 	size_t n_sge = srq->max_sge;
-	struct soft_rwqe *ring;
 
-	if (!max_wr || used > max_wr)
+	if (used > max_wr)
 		return -EINVAL;
-	ring = buf_alloc(srq->pd, size * (sizeof(*ring) + n_sge * sizeof(*srq->sges)), BUF_SRQ);
-	if (!ring)
-		return -ENOMEM;
-	struct ibv_sge *sges = (struct ibv_sge *)(void *)(ring + size);
-
 	for (uint32_t i = 0; i < used; i++) {
-		ring[i] = srq->ring[(srq->tail + i) & (srq->size - 1)];
-		memcpy(sges + i * n_sge, ring[i].sge, ring[i].n_sge * sizeof(*sges));
-		ring[i].sge = sges + i * n_sge;
+		to[i] = srq->ring[(srq->tail + i) & (srq->size - 1)];
+		memcpy(sges + i * n_sge, to[i].sge, to[i].n_sge * sizeof(*sges));
+		to[i].sge = sges + i * n_sge;
 	}
-	buf_free(srq->pd, srq->ring, BUF_SRQ);
-	srq->ring = ring;
+	*ring = srq->ring;
+	srq->ring = to;
 	srq->sges = sges;
 	srq->size = size;
 	srq->max_wr = max_wr;
@@ -87,23 +87,38 @@ static int srq_resize(struct soft_srq *srq, uint32_t max_wr)
 	return 0;
 }
 
-int soft_srq_modify(struct soft_srq *srq, const struct ibv_srq_attr *attr, int mask)
+static int srq_apply(struct soft_srq *srq, const struct ibv_srq_attr *attr, int mask, struct soft_rwqe **ring)
 {
-	int err = 0;
-
-	soft_lock(&srq->lock);
 	uint32_t max_wr = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->max_wr;
 
 	if ((mask & IBV_SRQ_LIMIT) && attr->srq_limit > max_wr)
-		err = -EINVAL;
-	if (!err && (mask & IBV_SRQ_MAX_WR))
-		err = srq_resize(srq, max_wr);
-	if (!err && (mask & IBV_SRQ_LIMIT)) {
+		return -EINVAL;
+	if (*ring && srq_move(srq, max_wr, ring) < 0)
+		return -EINVAL;
+	if (mask & IBV_SRQ_LIMIT) {
 		srq->limit = attr->srq_limit;
 		srq->limit_armed = attr->srq_limit != 0;
 		limit_check(srq);
 	}
+	return 0;
+}
+
+int soft_srq_modify(struct soft_srq *srq, const struct ibv_srq_attr *attr, int mask)
+{
+	struct soft_rwqe *ring = NULL;
+	int err;
+
+	if (mask & IBV_SRQ_MAX_WR) {
+		if (!attr->max_wr)
+			return -EINVAL;
+		ring = buf_alloc(srq->pd, ring_bytes(round_up(attr->max_wr), srq->max_sge), BUF_SRQ);
+		if (!ring)
+			return -ENOMEM;
+	}
+	soft_lock(&srq->lock);
+	err = srq_apply(srq, attr, mask, &ring);
 	soft_unlock(&srq->lock);
+	buf_free(srq->pd, ring, BUF_SRQ);
 	return err;
 }
 

@@ -127,6 +127,33 @@ START_TEST(charge_keeps_its_account_alive)
 }
 END_TEST
 
+START_TEST(a_charge_can_be_changed)
+{
+	struct account *user = account_make(NULL, 10), *one = account_make(user, 8);
+	const uint64_t lower[SLOT_N] = { 0 };
+	struct charge charge = CHARGE_NULL;
+
+	ck_assert_int_eq(charge_take(&charge, one, SLOT_QUEUE_BYTES, 5), 0);
+	/* What it has already is not charged a second time. */
+	ck_assert_int_eq(charge_change(&charge, 8), 0);
+	ck_assert_int_eq(charge_change(&charge, 9), -ENOMEM);
+	ck_assert_uint_eq(one->used[SLOT_QUEUE_BYTES], 8);
+	ck_assert_uint_eq(user->used[SLOT_QUEUE_BYTES], 8);
+	/* Less is granted even over the limit. */
+	account_set_limits(one, lower);
+	ck_assert_int_eq(charge_change(&charge, 8), 0);
+	ck_assert_int_eq(charge_change(&charge, 3), 0);
+	ck_assert_int_eq(charge_change(&charge, 4), -ENOMEM);
+	ck_assert_uint_eq(one->used[SLOT_QUEUE_BYTES], 3);
+	ck_assert_uint_eq(user->used[SLOT_QUEUE_BYTES], 3);
+	charge_release(&charge);
+	ck_assert_uint_eq(one->used[SLOT_QUEUE_BYTES], 0);
+	ck_assert_uint_eq(user->used[SLOT_QUEUE_BYTES], 0);
+	account_unref(one);
+	account_unref(user);
+}
+END_TEST
+
 START_TEST(every_slot_has_a_name_and_an_errno)
 {
 	ck_assert_ptr_nonnull(slot_info[_i].name);
@@ -146,6 +173,7 @@ int main(void)
 	tcase_add_test(tcase, parent_caps_its_children);
 	tcase_add_test(tcase, lower_limit_refuses_more_and_keeps_what_is);
 	tcase_add_test(tcase, charge_keeps_its_account_alive);
+	tcase_add_test(tcase, a_charge_can_be_changed);
 	tcase_add_loop_test(tcase, every_slot_has_a_name_and_an_errno, 0, SLOT_N);
 	return harness_run(suite);
 }

@@ -363,7 +363,7 @@ static void *counting_alloc(struct ibv_pd *pd, void *context, size_t size, size_
 	allocs++;
 	alloc_size = size;
 	ck_assert_ptr_eq(context, &allocs);
-	return context == &allocs ? malloc(size) : NULL;
+	return context == &allocs ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment) : NULL;
 }
 
 static void counting_free(struct ibv_pd *pd, void *context, void *ptr, uint64_t type)
