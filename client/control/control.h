@@ -66,7 +66,7 @@ void lease_put(struct lease *lease, uint32_t number);
 
 /*
  * The event socket, used by the progress thread only. Requests that need no waiting (WIRE_RELEASE, PEER_RESOLVE,
- * SEGMENT_GET) are sent on it too; their answers come back as events of kind CONTROL_ANSWER.
+ * SEGMENT_GET, REGION_GRANT) are sent on it too; their answers come back as events of kind CONTROL_ANSWER.
  */
 enum control_event_kind {
 	CONTROL_SEGMENT = VSD__OP__EV_SEGMENT,

@@ -47,6 +47,7 @@ static const struct {
 	{ VSD__OP__EV_PEER_GONE, false, &vsd__ev_peer_gone__descriptor },
 	{ VSD__OP__EV_ASYNC, false, &vsd__ev_async__descriptor },
 	{ VSD__OP__OP_PEER_RESOLVE, true, &vsd__peer_resolve_reply__descriptor },
+	{ VSD__OP__OP_REGION_GRANT, true, &vsd__region_grant_reply__descriptor },
 };
 
 static const ProtobufCMessageDescriptor *type_of(const struct frame_header *header)

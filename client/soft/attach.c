@@ -250,6 +250,7 @@ int wire_make(struct pair *pair, const Vsd__EvWire *event, struct wire **wire)
 	}
 	pair->priv->wires[event->wire] = *wire;
 	pair->priv->attached++;
+	atomic_fetch_add(&pair->priv->wires_made, 1);
 	if (!pair->segment)
 		loop_link(*wire);
 	return 0;

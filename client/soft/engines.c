@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What an initiator may do itself instead of asking the owner (datapath.md 2): `direct` between two QPs of this
- * process, `cma` between processes of one domain. An engine can only succeed: whatever a check or a copy finds, the WR
- * then goes down the lane from its beginning and the owner's verdict counts. Callers see to it that no earlier WR of
- * the QP waits for the owner.
+ * process, `map` in shared regions that the daemon lets this process map, `cma` between processes of one domain. An
+ * engine can only succeed: whatever a check or a copy finds, the WR then goes down the lane from its beginning and the
+ * owner's verdict counts. Callers see to it that no earlier WR of the QP waits for the owner.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,16 +11,18 @@
 #include <sys/uio.h>
 
 #include "client/soft/copy.h"
+#include "client/soft/map.h"
 #include "client/soft/qp_private.h"
 
 #define CMA_SGES 32
+#define TAIL	 8u
 
-enum engine_mode { MODE_AUTO, MODE_STAGE, MODE_CMA, MODE_DIRECT };
+enum engine_mode { MODE_AUTO, MODE_STAGE, MODE_CMA, MODE_DIRECT, MODE_MAP };
 
 /* VERBSD_ENGINE forces one engine, for tests and for who suspects one. */
 static enum engine_mode engine_mode(void)
 {
-	static const char *const names[] = { "auto", "stage", "cma", "direct" };
+	static const char *const names[] = { "auto", "stage", "cma", "direct", "map" };
 	static _Atomic int known = -1;
 	int mode = atomic_load_explicit(&known, memory_order_relaxed);
 
@@ -29,7 +31,7 @@ static enum engine_mode engine_mode(void)
 	const char *wanted = getenv("VERBSD_ENGINE");
 
 	mode = MODE_AUTO;
-	for (int i = 0; wanted && i < 4; i++) {
+	for (int i = 0; wanted && i < 5; i++) {
 		if (strcmp(wanted, names[i]) == 0)
 			mode = i;
 	}
@@ -44,13 +46,13 @@ static unsigned access_needed(const struct swqe *w)
 	return w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
 }
 
-/* The size of the next slice. */
+/* The size of the next slice. The last one has the last eight bytes whole. */
 static uint32_t slice(const struct swqe *w, uint32_t *budget)
 {
 	uint64_t left = w->length - w->off;
-	uint32_t n = left < *budget ? left : *budget;
+	uint32_t n = left < *budget + (uint64_t)TAIL ? left : *budget;
 
-	*budget -= n;
+	*budget -= n < *budget ? n : *budget;
 	return n;
 }
 
@@ -63,15 +65,14 @@ static enum engine_result advance(struct swqe *w, uint32_t n)
 	return ENGINE_DONE;
 }
 
-/* --- direct ---------------------------------------------------------------------------------------------------------- */
-
-static bool direct_usable(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+static bool is_atomic(const struct swqe *w)
 {
-	(void)qp;
-	return wire->pair->segment == 0 && (w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w));
+	return swqe_has_response(w) && w->opcode != IBV_WR_RDMA_READ;
 }
 
-static enum engine_result direct_atomic(struct soft_qp *qp, struct swqe *w, void *ptr)
+/* --- in memory of this process's: direct, map -------------------------------------------------------------------------- */
+
+static enum engine_result run_atomic(struct soft_qp *qp, struct swqe *w, void *ptr)
 {
 	bool swap = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 	uint64_t value;
@@ -87,17 +88,46 @@ static enum engine_result direct_atomic(struct soft_qp *qp, struct swqe *w, void
 	return advance(w, w->length);
 }
 
-static enum engine_result direct_copy(struct soft_qp *qp, struct swqe *w, uint8_t *ptr, uint32_t n)
+/* The end of a message is stored by itself, however its source is cut into pieces. */
+static int write_end(struct soft_qp *qp, struct swqe *w, uint8_t *ptr, uint32_t n)
+{
+	uint8_t end[TAIL];
+	int err = sge_gather(qp, w->sge, w->n_sge, w->off + n - TAIL, end, TAIL);
+
+	return err < 0 ? err : copy_to_program(ptr + n - TAIL, end, TAIL);
+}
+
+static int write_slice(struct soft_qp *qp, struct swqe *w, uint8_t *ptr, uint32_t n)
+{
+	uint32_t before = n;
+	int err = 0;
+
+	if (w->flags & IBV_SEND_INLINE)
+		return copy_to_program(ptr, w->data + w->off, n);
+	if (w->n_sge > 1 && n >= TAIL && w->off + n == w->length)
+		before -= TAIL;
+	if (before)
+		err = sge_gather_across(qp, w->sge, w->n_sge, w->off, ptr, before);
+	return err < 0 || before == n ? err : write_end(qp, w, ptr, n);
+}
+
+static enum engine_result run_copy(struct soft_qp *qp, struct swqe *w, uint8_t *ptr, uint32_t n)
 {
 	int err;
 
 	if (w->opcode == IBV_WR_RDMA_READ)
 		err = sge_scatter(qp, w->sge, w->n_sge, w->off, ptr, n);
-	else if (w->flags & IBV_SEND_INLINE)
-		err = copy_to_program(ptr, w->data + w->off, n);
 	else
-		err = sge_gather_across(qp, w->sge, w->n_sge, w->off, ptr, n);
+		err = write_slice(qp, w, ptr, n);
 	return err < 0 ? ENGINE_NO : advance(w, n);
+}
+
+/* --- direct ---------------------------------------------------------------------------------------------------------- */
+
+static bool direct_usable(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+{
+	(void)qp;
+	return wire->pair->segment == 0 && (w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w));
 }
 
 static enum engine_result direct_in_peer(struct soft_qp *qp, struct soft_qp *peer, struct swqe *w,
@@ -115,10 +145,10 @@ static enum engine_result direct_in_peer(struct soft_qp *qp, struct soft_qp *pee
 
 	if (ref.mr && ref.mr->null)
 		;
-	else if (swqe_has_response(w) && w->opcode != IBV_WR_RDMA_READ)
-		result = direct_atomic(qp, w, ptr);
+	else if (is_atomic(w))
+		result = run_atomic(qp, w, ptr);
 	else
-		result = direct_copy(qp, w, ptr, slice(w, budget));
+		result = run_copy(qp, w, ptr, slice(w, budget));
 	mr_unref(&ref);
 	return result;
 }
@@ -148,17 +178,65 @@ static enum engine_result direct_run(struct soft_qp *qp, struct wire *wire, stru
 	return result;
 }
 
+/* --- map --------------------------------------------------------------------------------------------------------------- */
+
+static bool pair_lets(const struct pair *pair, Vsd__EngineRight right)
+{
+	return (__atomic_load_n(&pair->engines, __ATOMIC_RELAXED) & right) && pair->page &&
+	       !atomic_load_explicit(&pair->dead, memory_order_relaxed);
+}
+
+static bool map_usable(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+{
+	(void)qp;
+	return pair_lets(wire->pair, VSD__ENGINE_RIGHT__ENGINE_MAP) && w->length &&
+	       (w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w)) && map_hinted(wire->pair, w->rkey);
+}
+
+/*
+ * A slice is far below the size from which non-temporal stores pay, and memcpy() fences its own: by the release that
+ * leaves the hazard everything is where others look.
+ */
+static enum engine_result map_inside(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget,
+	enum map_result *found)
+{
+	uint64_t at = w->raddr + w->off, left = w->length - w->off, remote;
+	uint32_t n = slice(w, budget);
+	void *ptr;
+
+	/* All that is left is checked with every slice: nothing of a message that does not fit is stored. */
+	if (mr_peer_check(wire->pair->page, w->rkey, at, left, access_needed(w), wire, &remote) < 0)
+		return ENGINE_NO;
+	*found = map_find(wire->pair, w->rkey, at, left, n, w->opcode != IBV_WR_RDMA_READ, &ptr);
+	if (*found != MAP_FOUND)
+		return *found == MAP_BAD ? ENGINE_NO : ENGINE_PASS;
+	return is_atomic(w) ? run_atomic(qp, w, ptr) : run_copy(qp, w, ptr, n);
+}
+
+static enum engine_result map_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
+{
+	struct vsd_hazard *hazard = pair_hazard_enter(wire->pair, w->rkey, wire->peer_qpn);
+	enum map_result found = MAP_PASS;
+	enum engine_result result;
+	uint32_t before = *budget;
+
+	if (!hazard)
+		return ENGINE_NO;
+	result = map_inside(qp, wire, w, budget, &found);
+	pair_hazard_leave(wire->pair, hazard);
+	if (found == MAP_ABSENT)
+		map_ask(wire->pair, w->rkey);
+	if (result == ENGINE_PASS)
+		*budget = before;
+	return result;
+}
+
 /* --- cma --------------------------------------------------------------------------------------------------------------- */
 
 static bool cma_usable(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
 {
-	const struct pair *pair = wire->pair;
-
 	(void)qp;
-	uint32_t allowed = __atomic_load_n(&pair->engines, __ATOMIC_RELAXED);
-
-	return (allowed & VSD__ENGINE_RIGHT__ENGINE_CMA) && pair->pid > 0 && pair->page &&
-	       !atomic_load_explicit(&pair->dead, memory_order_relaxed) && w->length &&
+	return pair_lets(wire->pair, VSD__ENGINE_RIGHT__ENGINE_CMA) && wire->pair->pid > 0 && w->length &&
 	       w->n_sge <= CMA_SGES &&
 	       (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_READ);
 }
@@ -297,13 +375,14 @@ static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct 
 
 /* --- choice ------------------------------------------------------------------------------------------------------------ */
 
-/* In the order of preference. `map` will stand first: one memcpy into the region's own memfd. */
+/* In the order of preference. */
 static const struct {
 	enum engine_mode mode;
 	bool (*usable)(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w);
 	enum engine_result (*run)(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget);
 } engines[] = {
 	{ MODE_DIRECT, direct_usable, direct_run },
+	{ MODE_MAP, map_usable, map_run },
 	{ MODE_CMA, cma_usable, cma_run },
 };
 
@@ -318,7 +397,11 @@ enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe
 			continue;
 		if (!*budget && w->length)
 			return ENGINE_MORE;
-		return engines[i].run(qp, wire, w, budget);
+
+		enum engine_result result = engines[i].run(qp, wire, w, budget);
+
+		if (result != ENGINE_PASS)
+			return result;
 	}
 	return ENGINE_NO;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/control/control.h"
+#include "client/soft/map.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
@@ -17,15 +18,21 @@
 struct request {
 	struct request *next;
 	uint16_t op;
-	uint32_t serial, peer; /* of PEER_RESOLVE: until its answer */
+	uint32_t serial, peer; /* of those that are kept until their answer */
 	uint64_t after;	       /* not to be sent before */
 	union {
 		Vsd__WireReleaseRequest release;
 		Vsd__PeerResolveRequest resolve;
 		Vsd__SegmentGetRequest segment;
+		Vsd__RegionGrantRequest grant;
 		ProtobufCMessage base;
 	};
-	uint8_t dgid[16];
+	uint8_t dgid[16]; /* of PEER_RESOLVE */
+	struct {
+		uint32_t segment;
+		unsigned side;
+		uint64_t gen;
+	} of; /* REGION_GRANT */
 };
 
 /* Wires that came before their segment, whose fds were lost and asked for again. */
@@ -108,11 +115,49 @@ static void segment_ask(uint32_t segment)
 	request_queue(request);
 }
 
-/* A resolve that cannot succeed any more. */
-static void resolve_failed(const struct request *request)
+bool events_grant(const struct pair *pair, uint32_t key, uint64_t gen)
+{
+	struct request *request = request_new(VSD__OP__OP_REGION_GRANT);
+
+	if (!request)
+		return false;
+	vsd__region_grant_request__init(&request->grant);
+	request->grant.peer = pair->peer;
+	request->grant.key = key;
+	request->of.segment = pair->segment;
+	request->of.side = pair->side;
+	request->of.gen = gen;
+	request_queue(request);
+	return true;
+}
+
+static bool is_answered(const struct request *request)
+{
+	return request->op == VSD__OP__OP_PEER_RESOLVE || request->op == VSD__OP__OP_REGION_GRANT;
+}
+
+static void resolve_answered(const struct request *request, struct control_event *in)
+{
+	const Vsd__PeerResolveReply *reply = (const void *)in->message;
+
+	/* On success the wire came before, or was there already. */
+	if (in->status || !reply || reply->peer != request->peer)
+		datagram_attached(request->peer, NULL);
+}
+
+static void grant_answered(const struct request *request, struct control_event *in)
+{
+	map_answer(request->of.segment, request->of.side, request->grant.key, request->of.gen, in->status,
+		   (const void *)in->message, in->fds.n ? fdlist_steal(&in->fds, 0) : -1);
+}
+
+/* The progress lock is held. */
+static void answered(const struct request *request, struct control_event *in)
 {
 	if (request->op == VSD__OP__OP_PEER_RESOLVE)
-		datagram_attached(request->peer, NULL);
+		resolve_answered(request, in);
+	else if (request->op == VSD__OP__OP_REGION_GRANT)
+		grant_answered(request, in);
 }
 
 /* The first request that is due; those before it wait for their time. */
@@ -161,15 +206,16 @@ void events_send(void)
 			return;
 		}
 		request_unlink(request);
-		if (r == 0 && request->op == VSD__OP__OP_PEER_RESOLVE) {
+		if (r == 0 && is_answered(request)) {
 			request->next = q.asked;
 			q.asked = request;
 			continue;
 		}
 		if (r < 0) {
+			struct control_event never = { .op = request->op, .status = -r, .fds = FDLIST_NULL };
 			bool entered = rt_enter();
 
-			resolve_failed(request);
+			answered(request, &never);
 			rt_leave(entered);
 		}
 		free(request);
@@ -284,21 +330,15 @@ static void on_async(struct control_event *in)
 
 static void on_answer(struct control_event *in)
 {
-	const Vsd__PeerResolveReply *reply = (const void *)in->message;
-
 	if (in->status)
 		control_debug("the daemon refused a request (%u): %s", in->op, strerror(in->status));
-	if (in->op != VSD__OP__OP_PEER_RESOLVE)
-		return;
 	for (struct request **at = &q.asked; *at; at = &(*at)->next) {
 		struct request *request = *at;
 
-		if (request->serial != in->serial)
+		if (request->serial != in->serial || request->op != in->op)
 			continue;
 		*at = request->next;
-		/* On success the wire came before, or was there already. */
-		if (in->status || !reply || reply->peer != request->peer)
-			resolve_failed(request);
+		answered(request, in);
 		free(request);
 		return;
 	}

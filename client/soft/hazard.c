@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Hazard slots: what an executing thread of ours touches in a peer, and what peers touch in us (datapath.md 4). Both
- * sides have a full barrier between their store and their look, so one of the two always sees the other.
+ * sides have a full barrier between their store and their look, so one of the two always sees the other. What this
+ * process itself frees goes by counts of its own (map.c): a peer may have cleared the slots.
  */
 #include "client/soft/rt_private.h"
+
+/* Only the thread that has the slot changes its count. */
+static void turn(struct pair *pair, unsigned i, memory_order order)
+{
+	uint32_t n = atomic_load_explicit(&pair->priv->turns[i], memory_order_relaxed);
+
+	atomic_store_explicit(&pair->priv->turns[i], n + 1, order);
+}
 
 struct vsd_hazard *pair_hazard_enter(struct pair *pair, uint32_t key, uint32_t peer_qpn)
 {
@@ -19,6 +28,7 @@ struct vsd_hazard *pair_hazard_enter(struct pair *pair, uint32_t key, uint32_t p
 
 	struct vsd_hazard *hazard = &pair->mem->sides[pair->side].hazards[i];
 
+	turn(pair, i, memory_order_relaxed);
 	atomic_store_explicit(&hazard->qpn, peer_qpn, memory_order_relaxed);
 	atomic_store_explicit(&hazard->key, 1ull << 32 | key, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
@@ -31,6 +41,7 @@ void pair_hazard_leave(struct pair *pair, struct vsd_hazard *hazard)
 
 	atomic_store_explicit(&hazard->key, 0, memory_order_release);
 	atomic_store_explicit(&hazard->qpn, 0, memory_order_release);
+	turn(pair, i, memory_order_release);
 	atomic_fetch_and(&pair->priv->hazards, ~(1u << i));
 }
 

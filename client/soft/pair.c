@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "client/control/control.h"
+#include "client/soft/map.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
@@ -91,6 +92,8 @@ void pair_loop_deinit(void)
 
 	pthread_mutex_lock(&rt.pairs_lock);
 	for (unsigned side = 0; side < 2; side++) {
+		if (rt.loop[side].priv)
+			map_free(&rt.loop[side]);
 		private_free(rt.loop[side].priv);
 		memset(&rt.loop[side], 0, sizeof(rt.loop[side]));
 	}
@@ -122,6 +125,7 @@ static pid_t pid_of(int pidfd)
 
 static void pair_free(struct pair *pair)
 {
+	map_free(pair);
 	if (pair->mem)
 		munmap(pair->mem, pair->priv->size);
 	if (pair->page)
@@ -236,6 +240,7 @@ void pair_died(struct pair *pair)
 	pair->priv->gone = true;
 	atomic_store(&pair->dead, true);
 	epoll_ctl(rt.epoll, EPOLL_CTL_DEL, pair->pidfd, NULL);
+	map_drop(pair);
 	control_debug("the process behind segment %u is gone", pair->segment);
 	for (uint32_t i = 0; i < pair->priv->n_wires; i++) {
 		struct wire *wire = pair->priv->wires[i];

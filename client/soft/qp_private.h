@@ -300,6 +300,7 @@ enum engine_result {
 	ENGINE_DONE,	/* all of it is done */
 	ENGINE_MORE,	/* one slice more is done; go on with the next turn */
 	ENGINE_FAILED,	/* of this side's own fault, and noted */
+	ENGINE_PASS,	/* among engines: not for this one, ask the next */
 };
 /* @budget: bytes that may still be copied in this turn. */
 enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget);

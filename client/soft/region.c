@@ -74,7 +74,7 @@ static int file_check(int fd, uint64_t size, struct stat *st)
 	return 0;
 }
 
-/* At @base if nothing is there, else anywhere. */
+/* At @base if nothing is there, else anywhere; 0: anywhere. */
 static int file_map(int fd, uint64_t base, uint64_t size, bool writable, uint8_t **addr)
 {
 	int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
@@ -99,7 +99,8 @@ static int file_map(int fd, uint64_t base, uint64_t size, bool writable, uint8_t
 	return 0;
 }
 
-static int region_new(uint32_t number, int fd, uint64_t base, uint64_t size, bool writable, struct soft_region **out)
+static int region_new(uint32_t number, int fd, uint64_t base, uint64_t at, uint64_t size, bool writable,
+		      struct soft_region **out)
 {
 	struct stat st;
 	int r = file_check(fd, size, &st);
@@ -111,7 +112,7 @@ static int region_new(uint32_t number, int fd, uint64_t base, uint64_t size, boo
 
 	if (!region)
 		return -ENOMEM;
-	r = file_map(fd, base, size, writable, &region->addr);
+	r = file_map(fd, at, size, writable, &region->addr);
 	if (r < 0) {
 		free(region);
 		return r;
@@ -141,7 +142,8 @@ static struct soft_region *same_file(uint32_t number, int fd, uint64_t size, boo
 	return region;
 }
 
-int region_map(uint32_t number, int fd, uint64_t base, uint64_t size, bool writable, struct soft_region **region)
+static int map_at(uint32_t number, int fd, uint64_t base, uint64_t at, uint64_t size, bool writable,
+		  struct soft_region **region)
 {
 	int r = 0;
 
@@ -152,7 +154,7 @@ int region_map(uint32_t number, int fd, uint64_t base, uint64_t size, bool writa
 	if (known) {
 		known->users++;
 	} else {
-		r = region_new(number, fd, base, size, writable, &known);
+		r = region_new(number, fd, base, at, size, writable, &known);
 		if (r == 0) {
 			known->next = regions;
 			regions = known;
@@ -163,6 +165,17 @@ int region_map(uint32_t number, int fd, uint64_t base, uint64_t size, bool writa
 	if (r == 0)
 		*region = known;
 	return r;
+}
+
+int region_map(uint32_t number, int fd, uint64_t base, uint64_t size, bool writable, struct soft_region **region)
+{
+	return map_at(number, fd, base, base, size, writable, region);
+}
+
+int region_map_granted(uint32_t number, int fd, uint64_t base, uint64_t size, bool writable,
+		       struct soft_region **region)
+{
+	return map_at(number, fd, base, writable ? base : 0, size, writable, region);
 }
 
 struct soft_region *region_put(struct soft_region *region)

@@ -28,6 +28,11 @@ struct soft_region {
  * reference to the mapping that exists. A mapping that may be written serves readers too. 0, or a negative errno.
  */
 int region_map(uint32_t number, int fd, uint64_t base, uint64_t size, bool writable, struct soft_region **region);
+/*
+ * The same for the map engine, unasked by the program: what may only be read leaves @base to an import that may write.
+ */
+int region_map_granted(uint32_t number, int fd, uint64_t base, uint64_t size, bool writable,
+		       struct soft_region **region);
 /* A reference to the mapping, if there is one that will do; NULL otherwise. */
 struct soft_region *region_find(uint32_t number, bool writable);
 /* The last reference unmaps. Any thread, any lock held but a region's. Returns NULL. */

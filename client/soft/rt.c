@@ -17,6 +17,7 @@
 
 #include "client/control/control.h"
 #include "client/soft/count.h"
+#include "client/soft/map.h"
 #include "client/soft/page.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
@@ -219,6 +220,7 @@ static void teardown(void)
 	pair_remove_all();
 	pair_loop_deinit();
 	events_deinit();
+	map_stop();
 	page_forget();
 	rt.n_hot = 0;
 	rt_leave(entered);

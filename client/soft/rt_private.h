@@ -54,6 +54,9 @@ struct pair_private {
 	unsigned attached;	  /* wires in it */
 	_Atomic uint64_t kicked;  /* the peer's state word at the last kick */
 	_Atomic uint32_t hazards; /* own hazard slots in use */
+	_Atomic uint32_t turns[VSD_HAZARDS]; /* of each: odd while in use. What the slots say the peer can change */
+	_Atomic(struct map_table *) map; /* map.c's */
+	_Atomic uint32_t wires_made;
 	struct pool_state pools[2];
 	pthread_mutex_t pool_lock; /* guards the waiters and strays */
 	struct soft_qp *waiters, **waiters_tail;
@@ -175,6 +178,8 @@ bool events_read(void);
 void events_send(void);
 void events_deinit(void);
 void events_release(uint32_t segment, uint32_t wire, uint32_t gen);
+/* Asks for the region behind a key of the peer's: map_answer() is called with whatever comes of it. False: no memory. */
+bool events_grant(const struct pair *pair, uint32_t key, uint64_t gen);
 
 /* --- pair.c ---------------------------------------------------------------------------------------------------------- */
 int pair_loop_init(void);

@@ -23,6 +23,7 @@
 
 #include "client/control/control.h"
 #include "client/soft/count.h"
+#include "client/soft/map.h"
 #include "client/soft/rt_private.h"
 
 #define WAIT_MAX_MS 1000
@@ -471,7 +472,9 @@ static void look_alive(uint64_t now)
 	bool entered = rt_enter();
 
 	pair_look_alive();
+	map_look();
 	rt_leave(entered);
+	map_reap();
 }
 
 /* A tick while threads poll. */
@@ -514,7 +517,7 @@ static void on_timer(void)
 static void arm_next(void)
 {
 	uint64_t next = timer_next(), now;
-	bool watch = false;
+	bool watch = map_any();
 
 	pthread_mutex_lock(&rt.pairs_lock);
 	for (const struct pair *pair = rt.pairs; pair && !watch; pair = pair->priv->next)

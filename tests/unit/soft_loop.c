@@ -129,6 +129,11 @@ void loop_cq_free(struct soft_cq *cq)
 
 struct soft_mr *loop_mr(struct loop *loop, void *addr, size_t length, unsigned access)
 {
+	return loop_mr_iova(loop, addr, length, (uintptr_t)addr, access);
+}
+
+struct soft_mr *loop_mr_iova(struct loop *loop, void *addr, size_t length, uint64_t iova, unsigned access)
+{
 	struct soft_mr *mr = calloc(1, sizeof(*mr));
 
 	mr->ctx = &loop->ctx;
@@ -137,7 +142,7 @@ struct soft_mr *loop_mr(struct loop *loop, void *addr, size_t length, unsigned a
 	mr->mr.lkey = mr->mr.rkey = mr->key;
 	mr->mr.addr = mr->mem = addr;
 	mr->mr.length = length;
-	mr->iova = (uintptr_t)addr;
+	mr->iova = iova;
 	mr->access = access;
 	mr->mr.pd = &loop->pd.pd;
 	mr->mr.context = &loop->ctx.v.context;

@@ -54,6 +54,7 @@ void loop_stop(struct loop *loop);
 struct soft_cq *loop_cq(struct loop *loop, uint32_t cqe);
 void loop_cq_free(struct soft_cq *cq);
 struct soft_mr *loop_mr(struct loop *loop, void *addr, size_t length, unsigned access);
+struct soft_mr *loop_mr_iova(struct loop *loop, void *addr, size_t length, uint64_t iova, unsigned access);
 void loop_mr_free(struct soft_mr *mr);
 struct soft_srq *loop_srq(struct loop *loop, uint32_t max_wr, uint32_t max_sge);
 void loop_srq_free(struct soft_srq *srq);

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Grants of the map engine (datapath.md 2). They are kept per pair, in a table with the shape of the peer's: one grant
+ * for each slot of its page's keys. What is published there does not change any more; whoever replaces it puts the old
+ * one aside until every thread that may have seen it has left its hazard slot.
+ */
+#include "client/soft/map.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/soft/region.h"
+#include "client/soft/rt_private.h"
+
+#define LEAF	  256u
+#define LEAVES	  (VSD_PAGE_KEYS / LEAF)
+#define ASKED_MAX 64u	/* answers that this process waits for at a time */
+#define CHUNK	  65536u /* bytes of a region that are made present at once */
+
+enum grant_state {
+	GRANT_ASKED,
+	GRANT_GIVEN,
+	GRANT_REFUSED,
+};
+
+struct map_grant {
+	uint64_t gen; /* of the entry, when it was asked for */
+	uint32_t key;
+	uint32_t wires; /* that the pair had had by then: a refusal may have been for want of one */
+	enum grant_state state;
+	bool passing; /* of a refusal: it may be over soon */
+	bool writable;
+	struct soft_region *region;
+	uint64_t base, size;
+	struct map_grant *next;
+	/* dropped: */
+	struct pair *pair; /* whose slots may still use it; NULL: nobody does */
+	uint32_t turns[VSD_HAZARDS];
+	/* a bit a chunk: its pages were made present */
+	_Atomic uint64_t present[];
+};
+
+struct map_leaf {
+	_Atomic(struct map_grant *) grants[LEAF];
+};
+
+struct map_table {
+	_Atomic(struct map_leaf *) leaves[LEAVES];
+	struct map_grant *live;
+};
+
+/* Changes of all tables, and what was dropped. A leaf, but for the queue of requests. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct map_grant *dropped;
+static unsigned asked;
+static _Atomic unsigned grants; /* live or dropped */
+
+static uint32_t slot_of(uint32_t rkey)
+{
+	return (rkey >> 8) % VSD_PAGE_KEYS;
+}
+
+static const struct vsd_key *entry_of(const struct pair *pair, uint32_t rkey)
+{
+	return &pair->page->keys[slot_of(rkey)];
+}
+
+static struct map_grant *lookup(const struct pair *pair, uint32_t rkey)
+{
+	struct map_table *table = atomic_load_explicit(&pair->priv->map, memory_order_acquire);
+	struct map_leaf *leaf;
+
+	if (!table)
+		return NULL;
+	leaf = atomic_load_explicit(&table->leaves[slot_of(rkey) / LEAF], memory_order_acquire);
+	return leaf ? atomic_load_explicit(&leaf->grants[slot_of(rkey) % LEAF], memory_order_acquire) : NULL;
+}
+
+bool map_hinted(const struct pair *pair, uint32_t rkey)
+{
+	return atomic_load_explicit(&entry_of(pair, rkey)->region, memory_order_relaxed) != 0;
+}
+
+/* --- pages ------------------------------------------------------------------------------------------------------------ */
+
+static bool is_present(const struct map_grant *grant, uint64_t chunk)
+{
+	return atomic_load_explicit(&grant->present[chunk / 64], memory_order_relaxed) >> (chunk % 64) & 1;
+}
+
+static int chunks_populate(struct map_grant *grant, uint64_t from, uint64_t to, bool write)
+{
+	uint64_t end = to * CHUNK < grant->size ? to * CHUNK : grant->size;
+	int advice = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+
+	while (madvise(grant->region->addr + from * CHUNK, end - from * CHUNK, advice) < 0) {
+		if (errno == EINVAL) /* before Linux 5.14: a fault is all there is */
+			break;
+		if (errno != EINTR && errno != EAGAIN)
+			return -errno;
+	}
+	for (uint64_t chunk = from; chunk < to; chunk++)
+		atomic_fetch_or_explicit(&grant->present[chunk / 64], 1ull << (chunk % 64), memory_order_relaxed);
+	return 0;
+}
+
+/*
+ * A region's pages come into being when they are first touched, and where there is no memory for one, or no huge page
+ * is left, a touch is a SIGBUS. So the first touch of each chunk is a call that can fail. What remains: somebody who may
+ * write the region can punch a hole into it after that, and then the host can run out of memory before it is touched
+ * again. A region's users trust each other that much (the SHRINK seal stops truncation, which would be worse).
+ */
+static int grant_populate(struct map_grant *grant, uint64_t off, uint64_t n, bool write)
+{
+	uint64_t chunk = off / CHUNK, end = (off + n - 1) / CHUNK + 1;
+
+	while (chunk < end) {
+		uint64_t from = chunk;
+		int r;
+
+		if (is_present(grant, chunk)) {
+			chunk++;
+			continue;
+		}
+		while (chunk < end && !is_present(grant, chunk))
+			chunk++;
+		r = chunks_populate(grant, from, chunk, write);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* --- use -------------------------------------------------------------------------------------------------------------- */
+
+/* It speaks of the entry as it is now. A refusal is not for ever: another QP of the peer's may stand on another PD. */
+static bool grant_holds(const struct pair *pair, const struct map_grant *grant, uint32_t rkey)
+{
+	uint64_t gen = atomic_load_explicit(&entry_of(pair, rkey)->gen, memory_order_acquire);
+
+	if (!grant || grant->key != rkey || grant->gen != gen)
+		return false;
+	return grant->state != GRANT_REFUSED ||
+	       grant->wires == atomic_load_explicit(&pair->priv->wires_made, memory_order_relaxed);
+}
+
+enum map_result map_find(struct pair *pair, uint32_t rkey, uint64_t addr, uint64_t length, uint64_t n, bool write,
+			 void **ptr)
+{
+	struct map_grant *grant = lookup(pair, rkey);
+
+	if (!grant_holds(pair, grant, rkey))
+		return MAP_ABSENT;
+	if (grant->state != GRANT_GIVEN || (write && !grant->writable))
+		return MAP_PASS;
+
+	/* The owner's translation is the region's own, or it is not for us. */
+	uint64_t iova = atomic_load_explicit(&entry_of(pair, rkey)->iova, memory_order_relaxed);
+	uint64_t off = addr - grant->base;
+
+	if (iova != grant->base || addr < grant->base || off > grant->size || length > grant->size - off || n > length)
+		return MAP_BAD;
+	if (n && grant_populate(grant, off, n, write) < 0)
+		return MAP_BAD;
+	*ptr = grant->region->addr + off;
+	return MAP_FOUND;
+}
+
+/* --- changes: lock held ------------------------------------------------------------------------------------------------- */
+
+static _Atomic(struct map_grant *) *place_make(struct pair *pair, uint32_t rkey)
+{
+	struct map_table *table = atomic_load(&pair->priv->map);
+	struct map_leaf *leaf;
+
+	if (!table) {
+		table = calloc(1, sizeof(*table));
+		if (!table)
+			return NULL;
+		atomic_store(&pair->priv->map, table);
+	}
+	leaf = atomic_load(&table->leaves[slot_of(rkey) / LEAF]);
+	if (!leaf) {
+		leaf = calloc(1, sizeof(*leaf));
+		if (!leaf)
+			return NULL;
+		atomic_store(&table->leaves[slot_of(rkey) / LEAF], leaf);
+	}
+	return &leaf->grants[slot_of(rkey) % LEAF];
+}
+
+static struct map_grant *grant_new(uint32_t rkey, uint64_t gen, enum grant_state state, uint64_t size)
+{
+	size_t words = (size_t)(size / CHUNK / 64 + 1);
+	struct map_grant *grant = calloc(1, sizeof(*grant) + words * sizeof(grant->present[0]));
+
+	if (!grant)
+		return NULL;
+	grant->key = rkey;
+	grant->gen = gen;
+	grant->state = state;
+	grant->size = size;
+	atomic_fetch_add(&grants, 1);
+	return grant;
+}
+
+/* It is not published any more: it goes when those have left who may have seen it (@pair NULL: nobody has). */
+static void grant_drop(struct map_grant *grant, struct pair *pair)
+{
+	grant->pair = pair;
+	if (pair) {
+		atomic_thread_fence(memory_order_seq_cst);
+		for (unsigned i = 0; i < VSD_HAZARDS; i++)
+			grant->turns[i] = atomic_load_explicit(&pair->priv->turns[i], memory_order_acquire);
+	}
+	grant->next = dropped;
+	dropped = grant;
+}
+
+static void grant_unlist(struct pair *pair, struct map_grant *grant)
+{
+	for (struct map_grant **at = &atomic_load(&pair->priv->map)->live; *at; at = &(*at)->next)
+		if (*at == grant) {
+			*at = grant->next;
+			return;
+		}
+}
+
+/* @grant takes the place of what is there; @wires: how many the pair had had when it was asked for. */
+static void grant_publish(struct pair *pair, _Atomic(struct map_grant *) *place, struct map_grant *grant,
+			  uint32_t wires)
+{
+	struct map_table *table = atomic_load(&pair->priv->map);
+	struct map_grant *old;
+
+	grant->wires = wires;
+	old = atomic_exchange(place, grant);
+	if (old) {
+		grant_unlist(pair, old);
+		grant_drop(old, pair);
+	}
+	grant->next = table->live;
+	table->live = grant;
+}
+
+static bool grant_idle(const struct map_grant *grant)
+{
+	for (unsigned i = 0; grant->pair && i < VSD_HAZARDS; i++)
+		if (grant->turns[i] & 1 &&
+		    atomic_load_explicit(&grant->pair->priv->turns[i], memory_order_acquire) == grant->turns[i])
+			return false;
+	return true;
+}
+
+static void grant_free(struct map_grant *grant)
+{
+	if (grant->region)
+		region_put(grant->region);
+	free(grant);
+	atomic_fetch_sub(&grants, 1);
+}
+
+/* --- asking ------------------------------------------------------------------------------------------------------------- */
+
+static void ask_failed(struct pair *pair, _Atomic(struct map_grant *) *place, struct map_grant *grant)
+{
+	pthread_mutex_lock(&lock);
+	asked--;
+	/* By now the entry may have changed, and another may have asked. */
+	if (atomic_load(place) == grant) {
+		atomic_store(place, NULL);
+		grant_unlist(pair, grant);
+		grant_drop(grant, pair);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void map_ask(struct pair *pair, uint32_t rkey)
+{
+	uint64_t gen = atomic_load_explicit(&entry_of(pair, rkey)->gen, memory_order_acquire);
+	_Atomic(struct map_grant *) *place;
+	struct map_grant *grant = NULL;
+
+	pthread_mutex_lock(&lock);
+	place = gen && asked < ASKED_MAX ? place_make(pair, rkey) : NULL;
+	if (place && !grant_holds(pair, atomic_load(place), rkey))
+		grant = grant_new(rkey, gen, GRANT_ASKED, 0);
+	if (grant) {
+		grant_publish(pair, place, grant, atomic_load(&pair->priv->wires_made));
+		asked++;
+	}
+	pthread_mutex_unlock(&lock);
+	if (grant && !events_grant(pair, rkey, gen))
+		ask_failed(pair, place, grant);
+}
+
+static bool is_passing(int status)
+{
+	return status == EMFILE || status == ENFILE || status == ENOMEM || status == EAGAIN || status == EBUSY;
+}
+
+/* What the answer means, published or not. */
+static struct map_grant *answer_grant(uint32_t rkey, uint64_t gen, int status, const Vsd__RegionGrantReply *reply,
+				      int fd)
+{
+	struct soft_region *region = NULL;
+	struct map_grant *grant;
+
+	if (status == 0 && fd < 0)
+		status = EMFILE; /* lost on the way: this process is at its limit */
+	if (status == 0 && (!reply || !reply->size))
+		status = EPROTO;
+	if (status == 0)
+		status = -region_map_granted(reply->region, fd, reply->iova, reply->size, reply->writable, &region);
+	else if (fd >= 0)
+		close(fd);
+	grant = grant_new(rkey, gen, status ? GRANT_REFUSED : GRANT_GIVEN, status ? 0 : reply->size);
+	if (!grant) {
+		if (region)
+			region_put(region);
+		return NULL;
+	}
+	if (status) {
+		grant->passing = is_passing(status);
+		control_debug("key 0x%x is not mapped: %s", rkey, strerror(status));
+		return grant;
+	}
+	grant->region = region;
+	grant->base = reply->iova;
+	grant->writable = reply->writable && region->writable;
+	control_debug("key 0x%x is region %u, mapped %s", rkey, reply->region, grant->writable ? "for writing" : "read-only");
+	return grant;
+}
+
+void map_answer(uint32_t segment, unsigned side, uint32_t rkey, uint64_t gen, int status,
+		const Vsd__RegionGrantReply *reply, int fd)
+{
+	struct map_grant *grant = answer_grant(rkey, gen, status, reply, fd);
+	struct pair *pair = pair_find(segment, side);
+	const struct map_grant *waiting;
+
+	pthread_mutex_lock(&lock);
+	asked--;
+	waiting = pair ? lookup(pair, rkey) : NULL;
+	if (grant && waiting && waiting->state == GRANT_ASKED && waiting->key == rkey && waiting->gen == gen)
+		grant_publish(pair, place_make(pair, rkey), grant, waiting->wires);
+	else if (grant)
+		grant_drop(grant, NULL);
+	pthread_mutex_unlock(&lock);
+}
+
+/* --- what is over --------------------------------------------------------------------------------------------------------- */
+
+/* The mapping of a key that its owner closed would keep the memory, and the daemon's charge for it, alive. */
+static bool is_stale(const struct pair *pair, const struct map_grant *grant)
+{
+	const struct vsd_key *entry = entry_of(pair, grant->key);
+
+	if (atomic_load(&pair->dead))
+		return true;
+	if (grant->state == GRANT_ASKED)
+		return false;
+	return grant->passing || !pair->priv->attached ||
+	       atomic_load_explicit(&entry->gen, memory_order_relaxed) != grant->gen;
+}
+
+static void drop_where(struct pair *pair, bool all)
+{
+	struct map_table *table = atomic_load(&pair->priv->map);
+
+	if (!table)
+		return;
+	for (struct map_grant **at = &table->live; *at;) {
+		struct map_grant *grant = *at;
+
+		if (!all && !is_stale(pair, grant)) {
+			at = &grant->next;
+			continue;
+		}
+		*at = grant->next;
+		atomic_store(place_make(pair, grant->key), NULL);
+		grant_drop(grant, pair);
+	}
+}
+
+void map_look(void)
+{
+	if (!map_any())
+		return;
+	pthread_mutex_lock(&lock);
+	for (unsigned side = 0; side < 2; side++)
+		if (rt.loop[side].priv)
+			drop_where(&rt.loop[side], false);
+	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next)
+		drop_where(pair, false);
+	pthread_mutex_unlock(&lock);
+}
+
+void map_drop(struct pair *pair)
+{
+	pthread_mutex_lock(&lock);
+	drop_where(pair, true);
+	pthread_mutex_unlock(&lock);
+}
+
+void map_reap(void)
+{
+	struct map_grant *idle = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (struct map_grant **at = &dropped; *at;) {
+		struct map_grant *grant = *at;
+
+		if (!grant_idle(grant)) {
+			at = &grant->next;
+			continue;
+		}
+		*at = grant->next;
+		grant->next = idle;
+		idle = grant;
+	}
+	pthread_mutex_unlock(&lock);
+	/* The last unmapping of a large region takes its time. */
+	while (idle) {
+		struct map_grant *next = idle->next;
+
+		grant_free(idle);
+		idle = next;
+	}
+}
+
+bool map_any(void)
+{
+	return atomic_load_explicit(&grants, memory_order_relaxed);
+}
+
+void map_stop(void)
+{
+	asked = 0;
+	map_reap();
+}
+
+void map_free(struct pair *pair)
+{
+	struct map_table *table = atomic_load(&pair->priv->map);
+
+	pthread_mutex_lock(&lock);
+	drop_where(pair, true);
+	for (struct map_grant *grant = dropped; grant; grant = grant->next)
+		if (grant->pair == pair)
+			grant->pair = NULL;
+	pthread_mutex_unlock(&lock);
+	if (!table)
+		return;
+	for (unsigned i = 0; i < LEAVES; i++)
+		free(atomic_load(&table->leaves[i]));
+	free(table);
+	atomic_store(&pair->priv->map, NULL);
+}
