@@ -62,6 +62,7 @@ static const struct method methods[] = {
 	ROW(REGION_IMPORT,	"region_import",	region_import_request,		JOINED,	0,		1, op_region_import),
 	ROW(REGION_PERSIST,	"region_persist",	region_persist_request,		JOINED,	0,		0, op_region_persist),
 	ROW(REGION_RELEASE,	"region_release",	region_release_request,		READY,	METHOD_BOTH,	0, op_region_release),
+	ROW(REGION_QUERY,	"region_query",		region_query_request,		JOINED,	0,		0, op_region_query),
 	ROW(REGION_GRANT,	"region_grant",		region_grant_request,		JOINED,	METHOD_EVENTS,	1, op_region_grant),
 	ROW(PD_IMPORT,		"pd_import",		pd_import_request,		JOINED,	0,		0, op_pd_import),
 	ROW(MR_IMPORT,		"mr_import",		mr_import_request,		JOINED,	0,		1, op_mr_import),

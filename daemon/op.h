@@ -19,7 +19,7 @@ op_fn op_qp_create, op_qp_modify, op_segment_get, op_wire_release, op_peer_resol
 	op_mcast_attach, op_mcast_detach;
 /* op_region.c */
 op_fn op_region_create, op_region_export, op_region_import, op_region_persist, op_region_release,
-	op_region_grant, op_mr_import;
+	op_region_grant, op_region_query, op_mr_import;
 /* op_list.c */
 op_fn op_status, op_list, op_watch;
 /* op_admin.c */

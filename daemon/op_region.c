@@ -7,6 +7,8 @@
 #include <errno.h>
 
 #include "daemon/context.h"
+#include "daemon/encode.h"
+#include "daemon/list_walk.h"
 #include "daemon/mr.h"
 #include "daemon/pair.h"
 #include "daemon/pd.h"
@@ -278,6 +280,24 @@ int op_region_release(struct call *call)
 		return refuse(-ENOENT, "no region %s", request->name);
 	region_unname(region);
 	region_check(region);
+	return 0;
+}
+
+int op_region_query(struct call *call)
+{
+	const Vsd__RegionQueryRequest *request = (const void *)call->request;
+	const struct mr *mr = own_mr(call, request->context, request->mr);
+	const struct stats_who nobody = { .command = "" };
+	struct item item;
+	Vsd__Item *reply;
+
+	if (!mr)
+		return -EINVAL;
+	item_of_region(mr->region, &item);
+	reply = encode_item(&call->server->scratch, &item, &nobody);
+	if (!reply)
+		return -ENOMEM;
+	call->reply = &reply->base;
 	return 0;
 }
 

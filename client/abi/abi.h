@@ -191,6 +191,16 @@ int abi_mr_busy(const struct soft_mr *mr);
 
 /* --- mr.c ----------------------------------------------------------------------------------------------------------- */
 
+/* 0, -EINVAL, -EOPNOTSUPP. */
+int abi_access_check(unsigned access);
+/* Whether memory of the program's may be registered so. */
+int abi_range_check(const void *addr, size_t length, uint64_t iova, unsigned access);
+/* A region with its visible fields and access; no key, no iova. NULL: no memory. */
+struct soft_mr *abi_mr_alloc(struct ibv_pd *pd, void *addr, size_t length, unsigned access);
+/* Makes it at the daemon, with a key of the lease, and opens it. On failure @mr is the caller's to free. */
+int abi_mr_register(struct soft_mr *mr);
+/* Opens one that the daemon knows already, by handle and key; destroys it there when that fails. */
+int abi_mr_start(struct soft_mr *mr);
 /* Registers after all checks; the caller knows that @pd is ours. */
 struct ibv_mr *abi_reg_mr(
 	struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access);

@@ -6,7 +6,10 @@
 #include "client/abi/abi.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+#include "client/soft/region.h"
 
 #define ACCESS_KNOWN                                                                              \
 	((unsigned)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |   \
@@ -37,7 +40,7 @@ void abi_key_put(struct soft_context *ctx, uint32_t key)
 }
 
 /* As the kernel checks it: whoever may write or change from afar must be allowed to write here. */
-static int access_check(unsigned access)
+int abi_access_check(unsigned access)
 {
 	if (access & ~ACCESS_KNOWN)
 		return -EINVAL;
@@ -49,84 +52,93 @@ static int access_check(unsigned access)
 	return 0;
 }
 
-static int range_check(const void *addr, size_t length, uint64_t iova, unsigned access)
+int abi_range_check(const void *addr, size_t length, uint64_t iova, unsigned access)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE) - 1;
 
 	if ((uintptr_t)addr + length < (uintptr_t)addr || iova + length < iova)
 		return -EINVAL;
 	/* An atomic is aligned by its iova; the CPU goes by the address. */
-	if (!(access & IBV_ACCESS_ZERO_BASED) && ((uintptr_t)addr & page) != (iova & page))
+	if (iova && ((uintptr_t)addr & page) != (iova & page))
 		return -EINVAL;
 	return mr_probe(addr, length, access & IBV_ACCESS_LOCAL_WRITE);
 }
 
-static int daemon_reg(const struct soft_mr *mr, uint32_t *handle)
+static int daemon_reg(struct soft_mr *mr)
 {
 	Vsd__MrRegRequest request = VSD__MR_REG_REQUEST__INIT;
 
 	request.context = mr->ctx->id;
 	request.pd = mr->pd->pd.handle;
 	request.key = mr->key;
-	request.addr = (uintptr_t)mr->mr.addr;
+	request.addr = (uintptr_t)mr->mem;
 	request.length = mr->mr.length;
 	request.iova = mr->iova;
 	request.access = mr->access;
-	return control_create(VSD__OP__OP_MR_REG, &request.base, handle);
+	return control_create(VSD__OP__OP_MR_REG, &request.base, &mr->handle);
+}
+
+int abi_mr_start(struct soft_mr *mr)
+{
+	int r;
+
+	mr->mr.handle = mr->handle;
+	mr->mr.lkey = mr->key;
+	mr->mr.rkey = mr->null ? 0 : mr->key;
+	mr->refs = 1;
+	r = mr_open(mr);
+	if (r < 0) {
+		control_destroy(mr->ctx->id, VSD__OBJECT_TYPE__OBJ_MR, mr->handle);
+		return r;
+	}
+	abi_pd_ref(mr->pd);
+	abi_context_ref(mr->ctx);
+	return 0;
 }
 
 /* @mr is filled but for its key; it is the caller's on failure. */
-static int mr_register(struct soft_mr *mr)
+int abi_mr_register(struct soft_mr *mr)
 {
 	int r = abi_key_take(mr->ctx, &mr->key);
 
 	if (r < 0)
 		return r;
-	r = daemon_reg(mr, &mr->handle);
-	if (r < 0)
-		goto err_key;
-	mr->mr.handle = mr->handle;
-	mr->mr.lkey = mr->mr.rkey = mr->key;
-	r = mr_open(mr);
-	if (r < 0)
-		goto err_destroy;
-	abi_pd_ref(mr->pd);
-	abi_context_ref(mr->ctx);
+	mr->leased = true;
+	r = daemon_reg(mr);
+	if (r == 0)
+		r = abi_mr_start(mr);
+	if (r < 0) {
+		abi_key_put(mr->ctx, mr->key);
+		return r;
+	}
 	registered = true;
 	return 0;
-
-err_destroy:
-	control_destroy(mr->ctx->id, VSD__OBJECT_TYPE__OBJ_MR, mr->handle);
-err_key:
-	abi_key_put(mr->ctx, mr->key);
-	return r;
 }
 
-static struct ibv_mr *mr_new(
-	struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access, bool null)
+struct soft_mr *abi_mr_alloc(struct ibv_pd *pd, void *addr, size_t length, unsigned access)
 {
 	struct soft_mr *mr = calloc(1, sizeof(*mr));
 
 	if (!mr)
-		return abi_null(ENOMEM);
+		return NULL;
 	mr->ctx = soft_context_of(pd->context);
 	mr->pd = soft_pd_of(pd);
-	mr->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
 	mr->access = access;
-	mr->null = null;
 	mr->mem = addr;
 	mr->mr.context = pd->context;
 	mr->mr.pd = pd;
 	mr->mr.addr = addr;
 	mr->mr.length = length;
+	return mr;
+}
 
-	int r = mr_register(mr);
-
-	if (r < 0) {
-		free(mr);
-		return abi_null(-r);
-	}
-	return &mr->mr;
+/* What abi_mr_register() or its like said of @mr: the program's pointer, or NULL. */
+static struct ibv_mr *mr_result(struct soft_mr *mr, int r)
+{
+	if (r == 0)
+		return &mr->mr;
+	free(mr);
+	return abi_null(-r);
 }
 
 struct ibv_mr *abi_reg_mr(
@@ -134,14 +146,22 @@ struct ibv_mr *abi_reg_mr(
 {
 	/* What is optional may be ignored: every order is already as strict as it gets. */
 	access &= ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
+	if (access & IBV_ACCESS_ZERO_BASED)
+		iova = 0;
 
-	int r = access_check(access);
+	int r = abi_access_check(access);
 
 	if (r == 0)
-		r = range_check(addr, length, iova, access);
+		r = abi_range_check(addr, length, iova, access);
 	if (r < 0)
 		return abi_null(-r);
-	return mr_new(pd, addr, length, iova, access, false);
+
+	struct soft_mr *mr = abi_mr_alloc(pd, addr, length, access);
+
+	if (!mr)
+		return abi_null(ENOMEM);
+	mr->iova = iova;
+	return mr_result(mr, abi_mr_register(mr));
 }
 
 VERBS_API struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
@@ -164,126 +184,85 @@ VERBS_API struct ibv_mr *ibv_reg_mr_iova2(
 	return abi_reg_mr(pd, addr, length, iova, access);
 }
 
-/* Reads as zeros, swallows what is written. */
+/* Reads as zeros, swallows what is written; has no rkey, and nothing to be changed. */
 struct ibv_mr *abi_alloc_null_mr(struct ibv_pd *pd)
 {
 	if (rt_is_child())
 		return abi_null(ABI_CHILD_ERRNO);
-	return mr_new(pd, NULL, SIZE_MAX, 0, IBV_ACCESS_LOCAL_WRITE, true);
+
+	struct soft_mr *mr = abi_mr_alloc(pd, NULL, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE);
+
+	if (!mr)
+		return abi_null(ENOMEM);
+	mr->null = true;
+	return mr_result(mr, abi_mr_register(mr));
+}
+
+/* --- the end of it ------------------------------------------------------------------------------------------------- */
+
+/* The program has no use for this pointer any more. */
+static void pointer_put(struct soft_mr *pointer)
+{
+	struct soft_mr *mr = pointer->of ? pointer->of : pointer;
+
+	if (pointer->of) {
+		abi_pd_unref(pointer->pd);
+		abi_context_unref(pointer->ctx);
+		free(pointer);
+	}
+	if (atomic_fetch_sub(&mr->refs, 1) == 1 && atomic_load(&mr->gone))
+		free(mr);
+}
+
+static int mr_dereg(struct soft_mr *mr)
+{
+	/* Another pointer to it did that already: this one can only be unimported. */
+	if (atomic_exchange(&mr->gone, true))
+		return -EINVAL;
+
+	int r = mr->windows ? -EBUSY : mr_close(mr);
+
+	if (r < 0) {
+		atomic_store(&mr->gone, false);
+		return r == -EBUSY ? abi_mr_busy(mr) : r;
+	}
+	r = control_destroy(mr->ctx->id, VSD__OBJECT_TYPE__OBJ_MR, mr->handle);
+	if (r < 0)
+		control_debug("mr 0x%x: the daemon keeps it: error %d", mr->key, -r);
+	if (mr->leased)
+		abi_key_put(mr->ctx, mr->key);
+	if (mr->map)
+		munmap(mr->map, mr->map_size);
+	region_put(mr->region);
+	abi_pd_unref(mr->pd);
+	abi_context_unref(mr->ctx);
+	return 0;
 }
 
 VERBS_API int ibv_dereg_mr(struct ibv_mr *m)
 {
 	ABI_ENTER_INT(m->context, ibv_dereg_mr, "IBVERBS_1.1", m);
 
-	struct soft_mr *mr = soft_container(m, struct soft_mr, mr);
-	int r = mr->windows ? -EBUSY : mr_close(mr);
+	int r = mr_dereg(soft_mr_of(m));
 
-	if (r < 0)
-		return abi_errno(r == -EBUSY ? abi_mr_busy(mr) : r);
-	r = control_destroy(mr->ctx->id, VSD__OBJECT_TYPE__OBJ_MR, mr->handle);
-	if (r < 0)
-		control_debug("mr 0x%x: the daemon keeps it: error %d", mr->key, -r);
-	abi_key_put(mr->ctx, mr->key);
-	abi_pd_unref(mr->pd);
-
-	struct soft_context *ctx = mr->ctx;
-
-	free(mr);
-	abi_context_unref(ctx);
-	return 0;
-}
-
-/* --- rereg --------------------------------------------------------------------------------------------------------- */
-
-#define REREG_KNOWN                                                                               \
-	(IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS)
-
-/* The region as it shall be: @to starts as a copy of what it is. */
-static int rereg_check(struct soft_mr *to, int flags, struct ibv_pd *pd, void *addr, size_t length,
-	unsigned access)
-{
-	if (flags & ~REREG_KNOWN || !flags || to->null)
-		return -EINVAL;
-	if (flags & IBV_REREG_MR_CHANGE_PD) {
-		if (!pd || pd->context != to->mr.context)
-			return -EINVAL;
-		to->pd = soft_pd_of(pd);
-		to->mr.pd = pd;
-	}
-	if (flags & IBV_REREG_MR_CHANGE_ACCESS) {
-		to->access = access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
-
-		int r = access_check(to->access);
-
-		if (r < 0)
-			return r;
-	}
-	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
-		if (!addr || !length)
-			return -EINVAL;
-		to->mr.addr = addr;
-		to->mr.length = length;
-		to->iova = to->access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr;
-	}
-	return range_check(to->mr.addr, to->mr.length, to->iova, to->access);
-}
-
-static int daemon_rereg(const struct soft_mr *mr)
-{
-	Vsd__MrReregRequest request = VSD__MR_REREG_REQUEST__INIT;
-
-	request.context = mr->ctx->id;
-	request.handle = mr->handle;
-	request.has_pd = request.has_addr = request.has_length = true;
-	request.has_iova = request.has_access = true;
-	request.pd = mr->pd->pd.handle;
-	request.addr = (uintptr_t)mr->mr.addr;
-	request.length = mr->mr.length;
-	request.iova = mr->iova;
-	request.access = mr->access;
-	return control_call(VSD__OP__OP_MR_REREG, &request.base, NULL, NULL, NULL);
-}
-
-VERBS_API int ibv_rereg_mr(
-	struct ibv_mr *m, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
-{
-	if (!abi_ours(m->context))
-		return REAL_INT(IBV_REREG_MR_ERR_INPUT, ibv_rereg_mr, "IBVERBS_1.1", m, flags, pd,
-			addr, length, access);
-
-	struct soft_mr *mr = soft_container(m, struct soft_mr, mr);
-	struct soft_mr to = *mr;
-	int r = rt_is_child() ? -ABI_CHILD_ERRNO
-			      : rereg_check(&to, flags, pd, addr, length, (unsigned)access);
-
-	if (r == 0 && mr->windows)
-		r = -EBUSY;
 	if (r == 0)
-		r = mr_close(mr);
-	if (r < 0) {
-		if (r == -EBUSY)
-			abi_mr_busy(mr);
-		errno = -r;
-		return IBV_REREG_MR_ERR_INPUT;
-	}
-	r = daemon_rereg(&to);
-	if (r == 0) {
-		abi_pd_ref(to.pd);
-		abi_pd_unref(mr->pd);
-		mr->pd = to.pd;
-		mr->access = to.access;
-		mr->iova = to.iova;
-		mr->mr.pd = to.mr.pd;
-		mr->mr.addr = to.mr.addr;
-		mr->mem = to.mr.addr;
-		mr->mr.length = to.mr.length;
-	}
+		pointer_put(soft_container(m, struct soft_mr, mr));
+	return abi_errno(r);
+}
 
-	int opened = mr_open(mr);
+VERBS_API void ibv_unimport_mr(struct ibv_mr *m)
+{
+	if (!abi_ours(m->context)) {
+		REAL_VOID(ibv_unimport_mr, "IBVERBS_1.10", m);
+		return;
+	}
+	if (rt_is_child())
+		return;
 
-	if (r == 0 && opened == 0)
-		return 0;
-	errno = r < 0 ? -r : -opened;
-	return opened == 0 ? IBV_REREG_MR_ERR_INPUT : IBV_REREG_MR_ERR_CMD;
+	struct soft_mr *pointer = soft_container(m, struct soft_mr, mr);
+
+	/* An import from another process is an MR of this one's own, and nobody else's. */
+	if (pointer->imported && mr_dereg(pointer) == -EBUSY)
+		return;
+	pointer_put(pointer);
 }

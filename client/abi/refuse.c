@@ -41,12 +41,6 @@ VERBS_API struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	return abi_null(EOPNOTSUPP);
 }
 
-VERBS_API void ibv_unimport_mr(struct ibv_mr *mr)
-{
-	if (!abi_ours(mr->context))
-		REAL_VOID(ibv_unimport_mr, "IBVERBS_1.10", mr);
-}
-
 VERBS_API struct ibv_dm *ibv_import_dm(struct ibv_context *c, uint32_t handle)
 {
 	ABI_ENTER_PTR(c, ibv_import_dm, "IBVERBS_1.13", c, handle);

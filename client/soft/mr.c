@@ -77,11 +77,14 @@ int key_wait(struct key_slot *slot, uint32_t key)
 int mr_open(struct soft_mr *mr)
 {
 	struct key_slot *slot = key_slot_make(mr->key);
+	uintptr_t none = 0;
 
 	if (!slot)
 		return -ENOMEM;
 	atomic_store(&mr->windows, 0);
-	atomic_store(&slot->object, (uintptr_t)mr);
+	/* Keys of shared regions come from the daemon: one that is in use here would be its mistake. */
+	if (!atomic_compare_exchange_strong(&slot->object, &none, (uintptr_t)mr))
+		return -EEXIST;
 	page_key_open(mr);
 	return 0;
 }
@@ -106,6 +109,32 @@ int mr_close(struct soft_mr *mr)
 		page_key_open(mr);
 	}
 	return r;
+}
+
+struct soft_mr *mr_find(bool (*match)(const struct soft_mr *mr, const void *arg), const void *arg)
+{
+	struct soft_mr *found = NULL;
+
+	for (size_t i = 0; i < (size_t)LEAVES * LEAF && !found; i++) {
+		struct key_slot *leaf = atomic_load_explicit(&leaves[i / LEAF], memory_order_acquire);
+
+		if (!leaf) {
+			i |= LEAF - 1;
+			continue;
+		}
+
+		struct key_slot *slot = &leaf[i % LEAF];
+		uintptr_t object;
+
+		atomic_fetch_add(&slot->users, 1);
+		object = atomic_load(&slot->object);
+		if (object && !(object & 1) && match((struct soft_mr *)object, arg)) {
+			found = (struct soft_mr *)object;
+			atomic_fetch_add(&found->refs, 1);
+		}
+		key_slot_leave(slot);
+	}
+	return found;
 }
 
 /* The bytes [addr, addr+length) are within [start, start+size). */

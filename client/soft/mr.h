@@ -25,7 +25,28 @@ struct soft_mr {
 	bool null;
 	struct soft_region *region; /* the shared region that it is on, mem is within; NULL: none */
 	_Atomic unsigned windows; /* memory windows bound to it */
+	bool leased;		  /* its key is of the context's lease; a region's own is not */
+	bool imported;		  /* unimporting it is the end of it */
+	bool mapped;		  /* by the library: it stays where it is */
+	bool mapped_writable;
+	void *map;		  /* made for it alone, map_size bytes: a memfd of the program's */
+	size_t map_size;
+	/*
+	 * Pointers to one MR: the one that registered it, and those that imported it in this process (`of` is the former;
+	 * they have no key of their own). Whichever deregisters it does so for all; each is let go on its own.
+	 */
+	struct soft_mr *of;
+	_Atomic unsigned refs;	/* of those pointers */
+	_Atomic bool gone;	/* deregistered */
 };
+
+/* What an MR's pointer stands for. */
+static inline struct soft_mr *soft_mr_of(struct ibv_mr *m)
+{
+	struct soft_mr *mr = soft_container(m, struct soft_mr, mr);
+
+	return mr->of ? mr->of : mr;
+}
 
 struct soft_mw {
 	struct ibv_mw mw;
@@ -45,6 +66,8 @@ struct soft_mw {
 int mr_open(struct soft_mr *mr);
 /* Closes it and waits; -EBUSY: a stopped initiator is inside after 10 s (a log line after 1 s), the region is open again. */
 int mr_close(struct soft_mr *mr);
+/* The first open region that @match says yes to, with a reference in refs; NULL: none. Looks at every key. */
+struct soft_mr *mr_find(bool (*match)(const struct soft_mr *mr, const void *arg), const void *arg);
 /* Probes [addr, addr+length): 0, -EFAULT, -EACCES. Does not populate. */
 int mr_probe(const void *addr, size_t length, bool write);
 

@@ -97,7 +97,7 @@ static int bind_check(const struct soft_mw *mw, const struct ibv_mw_bind_info *i
 
 static int bind(struct soft_mw *mw, struct soft_qp *qp, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
-	struct soft_mr *mr = soft_container(info->mr, struct soft_mr, mr);
+	struct soft_mr *mr = soft_mr_of(info->mr);
 	struct key_slot *mr_slot = key_slot_get(mr->key);
 	int r = -EINVAL;
 
