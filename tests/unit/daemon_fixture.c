@@ -21,7 +21,8 @@
 
 struct loop *fixture_loop;
 struct server *fixture_server;
-static struct listener listeners[2];
+enum { ORDINARY, ADMIN, OTHER, LISTENERS };
+static struct listener listeners[LISTENERS];
 
 static void sink_nothing(enum log_level level, const char *id, const char *text)
 {
@@ -37,8 +38,10 @@ void fixture_setup(void)
 	ck_assert_int_eq(
 		server_new(fixture_loop, config_new(), &backend_fake, &fixture_server), 0);
 	fixture_server->private_daemon = true;
-	for (unsigned i = 0; i < 2; i++)
-		listeners[i] = (struct listener){ .server = fixture_server, .fd = -1, .admin = i };
+	for (unsigned i = 0; i < LISTENERS; i++)
+		listeners[i] = (struct listener){
+			.server = fixture_server, .fd = -1, .admin = i == ADMIN
+		};
 }
 
 void fixture_teardown(void)
@@ -54,7 +57,7 @@ void fixture_turn(void)
 		loop_turn(fixture_loop, false);
 }
 
-void client_connect(struct client *client, bool admin)
+static void connect_at(struct client *client, struct listener *listener)
 {
 	struct session *session;
 	int pair[2];
@@ -62,8 +65,13 @@ void client_connect(struct client *client, bool admin)
 	*client = (struct client){ .fd = -1, .events = -1, .fds = FDLIST_NULL };
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	client->fd = pair[1];
-	ck_assert_int_eq(server_adopt(fixture_server, &listeners[admin], pair[0], &session), 0);
+	ck_assert_int_eq(server_adopt(fixture_server, listener, pair[0], &session), 0);
 	client->session = session->id;
+}
+
+void client_connect(struct client *client, bool admin)
+{
+	connect_at(client, &listeners[admin ? ADMIN : ORDINARY]);
 }
 
 void client_close(struct client *client)
@@ -199,12 +207,12 @@ static void hello(struct client *client)
 	ck_assert_int_eq(client_call(client, VSD__OP__OP_HELLO, &request.base, NULL, NULL), 0);
 }
 
-void client_join(struct client *client)
+static void join_at(struct client *client, struct listener *listener)
 {
 	Vsd__Empty empty = VSD__EMPTY__INIT;
 	ProtobufCMessage *reply;
 
-	client_connect(client, false);
+	connect_at(client, listener);
 	hello(client);
 	ck_assert_int_eq(client_call(client, VSD__OP__OP_JOIN, &empty.base,
 				 &vsd__join_reply__descriptor, &reply),
@@ -213,6 +221,11 @@ void client_join(struct client *client)
 	protobuf_c_message_free_unpacked(reply, NULL);
 	ck_assert_uint_eq(client->fds.n, 4);
 	client->events = fdlist_steal(&client->fds, 0);
+}
+
+void client_join(struct client *client)
+{
+	join_at(client, &listeners[ORDINARY]);
 }
 
 static uint32_t lease(struct client *client, unsigned kind)
@@ -245,7 +258,7 @@ int64_t client_object(struct client *client, unsigned opcode, const ProtobufCMes
 	return handle;
 }
 
-void client_open(struct client *client)
+static void open_at(struct client *client, struct listener *listener)
 {
 	Vsd__ContextOpenRequest open = VSD__CONTEXT_OPEN_REQUEST__INIT;
 	Vsd__PdAllocRequest pd = VSD__PD_ALLOC_REQUEST__INIT;
@@ -253,7 +266,7 @@ void client_open(struct client *client)
 	ProtobufCMessage *reply = NULL;
 	char name[] = "soft0";
 
-	client_join(client);
+	join_at(client, listener);
 	open.device = name;
 	ck_assert_int_eq(client_call(client, VSD__OP__OP_CONTEXT_OPEN, &open.base,
 				 &vsd__context_reply__descriptor, &reply),
@@ -267,6 +280,16 @@ void client_open(struct client *client)
 	client->cq = (uint32_t)client_object(client, VSD__OP__OP_CQ_CREATE, &cq.base);
 	client->qpn = lease(client, VSD__LEASE_KIND__LEASE_QPN);
 	client->key = lease(client, VSD__LEASE_KIND__LEASE_KEY) << 8;
+}
+
+void client_open(struct client *client)
+{
+	open_at(client, &listeners[ORDINARY]);
+}
+
+void client_open_stranger(struct client *client)
+{
+	open_at(client, &listeners[OTHER]);
 }
 
 int client_destroy(struct client *client, unsigned type, uint32_t handle)

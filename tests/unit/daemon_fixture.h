@@ -46,6 +46,8 @@ void client_connect(struct client *client, bool admin);
 void client_join(struct client *client);
 /* Joined, with a context on soft0, a PD, a CQ and leases. */
 void client_open(struct client *client);
+/* The same in another domain: on another socket. */
+void client_open_stranger(struct client *client);
 void client_close(struct client *client);
 
 void client_send(struct client *client, const void *bytes, size_t length);
