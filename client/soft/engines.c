@@ -225,7 +225,7 @@ static enum engine_result map_run(struct soft_qp *qp, struct wire *wire, struct 
 	result = map_inside(qp, wire, w, budget, &found);
 	pair_hazard_leave(wire->pair, hazard);
 	if (found == MAP_ABSENT)
-		map_ask(wire->pair, w->rkey);
+		map_ask(wire->pair, w->rkey, wire->local_qpn);
 	if (result == ENGINE_PASS)
 		*budget = before;
 	return result;

@@ -115,7 +115,7 @@ static void segment_ask(uint32_t segment)
 	request_queue(request);
 }
 
-bool events_grant(const struct pair *pair, uint32_t key, uint64_t gen)
+bool events_grant(const struct pair *pair, uint32_t key, uint32_t qpn, uint64_t gen)
 {
 	struct request *request = request_new(VSD__OP__OP_REGION_GRANT);
 
@@ -124,6 +124,7 @@ bool events_grant(const struct pair *pair, uint32_t key, uint64_t gen)
 	vsd__region_grant_request__init(&request->grant);
 	request->grant.peer = pair->peer;
 	request->grant.key = key;
+	request->grant.qpn = qpn;
 	request->of.segment = pair->segment;
 	request->of.side = pair->side;
 	request->of.gen = gen;

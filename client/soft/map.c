@@ -279,7 +279,7 @@ static void ask_failed(struct pair *pair, _Atomic(struct map_grant *) *place, st
 	pthread_mutex_unlock(&lock);
 }
 
-void map_ask(struct pair *pair, uint32_t rkey)
+void map_ask(struct pair *pair, uint32_t rkey, uint32_t qpn)
 {
 	uint64_t gen = atomic_load_explicit(&entry_of(pair, rkey)->gen, memory_order_acquire);
 	_Atomic(struct map_grant *) *place;
@@ -294,7 +294,7 @@ void map_ask(struct pair *pair, uint32_t rkey)
 		asked++;
 	}
 	pthread_mutex_unlock(&lock);
-	if (grant && !events_grant(pair, rkey, gen))
+	if (grant && !events_grant(pair, rkey, qpn, gen))
 		ask_failed(pair, place, grant);
 }
 

@@ -33,8 +33,11 @@ bool map_hinted(const struct pair *pair, uint32_t rkey);
  */
 enum map_result map_find(struct pair *pair, uint32_t rkey, uint64_t addr, uint64_t length, uint64_t n, bool write,
 			 void **ptr);
-/* Asks the daemon for the key, in the background; once for each generation. Outside of a hazard, under any lock. */
-void map_ask(struct pair *pair, uint32_t rkey);
+/*
+ * Asks the daemon for the key, in the background; once for each generation. @qpn: our QP that leads there. Outside of a
+ * hazard, under any lock.
+ */
+void map_ask(struct pair *pair, uint32_t rkey, uint32_t qpn);
 
 /* --- the progress thread's ------------------------------------------------------------------------------------------ */
 /* The answer to what map_ask() asked. @fd is taken over. @reply is NULL when @status is not 0. Progress lock held. */

@@ -178,8 +178,11 @@ bool events_read(void);
 void events_send(void);
 void events_deinit(void);
 void events_release(uint32_t segment, uint32_t wire, uint32_t gen);
-/* Asks for the region behind a key of the peer's: map_answer() is called with whatever comes of it. False: no memory. */
-bool events_grant(const struct pair *pair, uint32_t key, uint64_t gen);
+/*
+ * Asks for the region behind a key of the peer's, whom our QP @qpn is connected to: map_answer() is called with whatever
+ * comes of it. False: no memory.
+ */
+bool events_grant(const struct pair *pair, uint32_t key, uint32_t qpn, uint64_t gen);
 
 /* --- pair.c ---------------------------------------------------------------------------------------------------------- */
 int pair_loop_init(void);

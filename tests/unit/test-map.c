@@ -20,6 +20,7 @@
 #include "tests/unit/fake_grants.h"
 
 #define KEY    0x12345u
+#define QPN    0x101u
 #define BASE   0x200000000000ull
 #define SIZE   (1u << 20)
 #define NUMBER 5u
@@ -128,7 +129,7 @@ static void grant(uint64_t gen, bool writable)
 {
 	entry_open(gen);
 	ck_assert_int_eq(find_any(), MAP_ABSENT);
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	ck_assert_int_eq(find_any(), MAP_PASS);
 	answer(gen, writable);
 	ck_assert_int_eq(find_any(), MAP_FOUND);
@@ -229,7 +230,7 @@ START_TEST(another_generation_is_another_key)
 	grant(3, true);
 	entry()->gen = 4;
 	ck_assert_int_eq(find_any(), MAP_ABSENT);
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	ck_assert_int_eq(find_any(), MAP_PASS);
 	answer(3, true); /* of an earlier question, late */
 	ck_assert_int_eq(find_any(), MAP_PASS);
@@ -255,11 +256,11 @@ START_TEST(a_closed_entry_is_not_asked_for)
 {
 	entry_open(3);
 	entry()->gen = 0;
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	ck_assert(!map_any());
 	/* ... and closed while the answer is on its way: */
 	entry()->gen = 3;
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	entry()->gen = 0;
 	answer(3, true);
 	ck_assert_int_eq(find_any(), MAP_ABSENT);
@@ -269,7 +270,7 @@ END_TEST
 static void refuse(uint64_t gen, int status)
 {
 	entry_open(gen);
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	map_answer(4, 0, KEY, gen, status, NULL, -1);
 }
 
@@ -296,7 +297,7 @@ START_TEST(a_refusal_holds_until_there_is_another_wire)
 	ck_assert_int_eq(find_any(), MAP_PASS);
 	/* The wire came after the question: the daemon may not have known it. */
 	entry()->gen = 4;
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	atomic_fetch_add(&pair->priv->wires_made, 1);
 	map_answer(4, 0, KEY, 4, EACCES, NULL, -1);
 	ck_assert_int_eq(find_any(), MAP_ABSENT);
@@ -311,7 +312,7 @@ START_TEST(want_of_something_is_no_refusal)
 	ck_assert_int_eq(find_any(), MAP_PASS);
 	map_look();
 	ck_assert_int_eq(find_any(), MAP_ABSENT);
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	answer(3, true);
 	ck_assert_int_eq(find_any(), MAP_FOUND);
 }
@@ -324,7 +325,7 @@ START_TEST(a_lost_fd_is_asked_for_again)
 	reply.region = NUMBER;
 	reply.size = SIZE;
 	entry_open(3);
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	map_answer(4, 0, KEY, 3, 0, &reply, -1);
 	ck_assert_int_eq(find_any(), MAP_PASS);
 	map_look();
@@ -350,7 +351,7 @@ START_TEST(a_file_that_will_not_do_is_a_refusal)
 	ck_assert_int_eq(ftruncate(fd, (off_t)files[_i].size), 0);
 	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, files[_i].seals), 0);
 	entry_open(3);
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	reply.region = NUMBER;
 	reply.iova = BASE;
 	reply.size = SIZE;
@@ -362,9 +363,9 @@ END_TEST
 START_TEST(answers_to_nobody_leave_nothing_behind)
 {
 	entry_open(3);
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	answer(2, true);
-	map_ask(pair, KEY);
+	map_ask(pair, KEY, QPN);
 	map_answer(77, 0, KEY, 3, EACCES, NULL, -1); /* of a pair that is gone */
 	ck_assert_int_eq(find_any(), MAP_PASS);
 	map_reap();
@@ -384,7 +385,7 @@ START_TEST(questions_are_few_at_a_time)
 		other->key = i << 8;
 		other->region = 1;
 		other->gen = 1;
-		map_ask(pair, i << 8);
+		map_ask(pair, i << 8, QPN);
 	}
 	for (uint32_t i = 0; i < 1000; i++)
 		waiting += map_find(pair, i << 8, 0, 8, 8, false, &ptr) == MAP_PASS;
