@@ -39,6 +39,11 @@ static enum engine_mode engine_mode(void)
 	return mode;
 }
 
+bool engine_is_for(const struct swqe *w)
+{
+	return w->length && (w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w));
+}
+
 static unsigned access_needed(const struct swqe *w)
 {
 	if (w->opcode == IBV_WR_RDMA_WRITE)
@@ -189,8 +194,8 @@ static bool pair_lets(const struct pair *pair, Vsd__EngineRight right)
 static bool map_usable(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
 {
 	(void)qp;
-	return pair_lets(wire->pair, VSD__ENGINE_RIGHT__ENGINE_MAP) && w->length &&
-	       (w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w)) && map_hinted(wire->pair, w->rkey);
+	return pair_lets(wire->pair, VSD__ENGINE_RIGHT__ENGINE_MAP) && engine_is_for(w) &&
+	       map_hinted(wire->pair, w->rkey);
 }
 
 /*
@@ -385,6 +390,18 @@ static const struct {
 	{ MODE_MAP, map_usable, map_run },
 	{ MODE_CMA, cma_usable, cma_run },
 };
+
+/*
+ * Whoever posts as deep as the queue is finds earlier WRs in the lane, always: those that came before the grant would
+ * keep all that come after it there.
+ */
+bool engine_awaits_turn(struct soft_qp *qp, struct wire *wire, const struct swqe *w)
+{
+	enum engine_mode mode = engine_mode();
+
+	return (mode == MODE_AUTO || mode == MODE_MAP) && map_usable(qp, wire, w) &&
+	       map_given(wire->pair, w->rkey);
+}
 
 enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
 {

@@ -46,6 +46,7 @@ struct map_grant {
 
 struct map_leaf {
 	_Atomic(struct map_grant *) grants[LEAF];
+	_Atomic uint64_t given[LEAF / 64]; /* a bit a place, for who only wants to know */
 };
 
 struct map_table {
@@ -69,20 +70,33 @@ static const struct vsd_key *entry_of(const struct pair *pair, uint32_t rkey)
 	return &pair->page->keys[slot_of(rkey)];
 }
 
-static struct map_grant *lookup(const struct pair *pair, uint32_t rkey)
+static struct map_leaf *leaf_of(const struct pair *pair, uint32_t rkey)
 {
 	struct map_table *table = atomic_load_explicit(&pair->priv->map, memory_order_acquire);
-	struct map_leaf *leaf;
 
 	if (!table)
 		return NULL;
-	leaf = atomic_load_explicit(&table->leaves[slot_of(rkey) / LEAF], memory_order_acquire);
+	return atomic_load_explicit(&table->leaves[slot_of(rkey) / LEAF], memory_order_acquire);
+}
+
+static struct map_grant *lookup(const struct pair *pair, uint32_t rkey)
+{
+	struct map_leaf *leaf = leaf_of(pair, rkey);
+
 	return leaf ? atomic_load_explicit(&leaf->grants[slot_of(rkey) % LEAF], memory_order_acquire) : NULL;
 }
 
 bool map_hinted(const struct pair *pair, uint32_t rkey)
 {
 	return atomic_load_explicit(&entry_of(pair, rkey)->region, memory_order_relaxed) != 0;
+}
+
+bool map_given(const struct pair *pair, uint32_t rkey)
+{
+	const struct map_leaf *leaf = leaf_of(pair, rkey);
+	uint32_t at = slot_of(rkey) % LEAF;
+
+	return leaf && (atomic_load_explicit(&leaf->given[at / 64], memory_order_relaxed) >> (at % 64) & 1);
 }
 
 /* --- pages ------------------------------------------------------------------------------------------------------------ */
@@ -172,7 +186,7 @@ enum map_result map_find(struct pair *pair, uint32_t rkey, uint64_t addr, uint64
 
 /* --- changes: lock held ------------------------------------------------------------------------------------------------- */
 
-static _Atomic(struct map_grant *) *place_make(struct pair *pair, uint32_t rkey)
+static struct map_leaf *leaf_make(struct pair *pair, uint32_t rkey)
 {
 	struct map_table *table = atomic_load(&pair->priv->map);
 	struct map_leaf *leaf;
@@ -186,11 +200,10 @@ static _Atomic(struct map_grant *) *place_make(struct pair *pair, uint32_t rkey)
 	leaf = atomic_load(&table->leaves[slot_of(rkey) / LEAF]);
 	if (!leaf) {
 		leaf = calloc(1, sizeof(*leaf));
-		if (!leaf)
-			return NULL;
-		atomic_store(&table->leaves[slot_of(rkey) / LEAF], leaf);
+		if (leaf)
+			atomic_store(&table->leaves[slot_of(rkey) / LEAF], leaf);
 	}
-	return &leaf->grants[slot_of(rkey) % LEAF];
+	return leaf;
 }
 
 static struct map_grant *grant_new(uint32_t rkey, uint64_t gen, enum grant_state state, uint64_t size)
@@ -208,6 +221,13 @@ static struct map_grant *grant_new(uint32_t rkey, uint64_t gen, enum grant_state
 	return grant;
 }
 
+static void list_remove(struct map_grant **list, const struct map_grant *grant)
+{
+	while (*list != grant)
+		list = &(*list)->next;
+	*list = grant->next;
+}
+
 /* It is not published any more: it goes when those have left who may have seen it (@pair NULL: nobody has). */
 static void grant_drop(struct map_grant *grant, struct pair *pair)
 {
@@ -221,28 +241,31 @@ static void grant_drop(struct map_grant *grant, struct pair *pair)
 	dropped = grant;
 }
 
-static void grant_unlist(struct pair *pair, struct map_grant *grant)
+/* Puts @grant (NULL: nothing) into its place; what was there is dropped. */
+static void place_set(struct pair *pair, uint32_t rkey, struct map_grant *grant)
 {
-	for (struct map_grant **at = &atomic_load(&pair->priv->map)->live; *at; at = &(*at)->next)
-		if (*at == grant) {
-			*at = grant->next;
-			return;
-		}
-}
+	struct map_leaf *leaf = leaf_of(pair, rkey);
+	uint32_t at = slot_of(rkey) % LEAF;
+	uint64_t bit = 1ull << (at % 64);
+	struct map_grant *old = atomic_exchange(&leaf->grants[at], grant);
 
-/* @grant takes the place of what is there; @wires: how many the pair had had when it was asked for. */
-static void grant_publish(struct pair *pair, _Atomic(struct map_grant *) *place, struct map_grant *grant,
-			  uint32_t wires)
-{
-	struct map_table *table = atomic_load(&pair->priv->map);
-	struct map_grant *old;
-
-	grant->wires = wires;
-	old = atomic_exchange(place, grant);
+	if (grant && grant->state == GRANT_GIVEN)
+		atomic_fetch_or(&leaf->given[at / 64], bit);
+	else
+		atomic_fetch_and(&leaf->given[at / 64], ~bit);
 	if (old) {
-		grant_unlist(pair, old);
+		list_remove(&atomic_load(&pair->priv->map)->live, old);
 		grant_drop(old, pair);
 	}
+}
+
+/* @wires: how many the pair had had when it was asked for. The place is there. */
+static void grant_publish(struct pair *pair, struct map_grant *grant, uint32_t wires)
+{
+	struct map_table *table = atomic_load(&pair->priv->map);
+
+	grant->wires = wires;
+	place_set(pair, grant->key, grant);
 	grant->next = table->live;
 	table->live = grant;
 }
@@ -266,36 +289,31 @@ static void grant_free(struct map_grant *grant)
 
 /* --- asking ------------------------------------------------------------------------------------------------------------- */
 
-static void ask_failed(struct pair *pair, _Atomic(struct map_grant *) *place, struct map_grant *grant)
+static void ask_failed(struct pair *pair, const struct map_grant *grant)
 {
 	pthread_mutex_lock(&lock);
 	asked--;
 	/* By now the entry may have changed, and another may have asked. */
-	if (atomic_load(place) == grant) {
-		atomic_store(place, NULL);
-		grant_unlist(pair, grant);
-		grant_drop(grant, pair);
-	}
+	if (lookup(pair, grant->key) == grant)
+		place_set(pair, grant->key, NULL);
 	pthread_mutex_unlock(&lock);
 }
 
 void map_ask(struct pair *pair, uint32_t rkey, uint32_t qpn)
 {
 	uint64_t gen = atomic_load_explicit(&entry_of(pair, rkey)->gen, memory_order_acquire);
-	_Atomic(struct map_grant *) *place;
 	struct map_grant *grant = NULL;
 
 	pthread_mutex_lock(&lock);
-	place = gen && asked < ASKED_MAX ? place_make(pair, rkey) : NULL;
-	if (place && !grant_holds(pair, atomic_load(place), rkey))
+	if (gen && asked < ASKED_MAX && leaf_make(pair, rkey) && !grant_holds(pair, lookup(pair, rkey), rkey))
 		grant = grant_new(rkey, gen, GRANT_ASKED, 0);
 	if (grant) {
-		grant_publish(pair, place, grant, atomic_load(&pair->priv->wires_made));
+		grant_publish(pair, grant, atomic_load(&pair->priv->wires_made));
 		asked++;
 	}
 	pthread_mutex_unlock(&lock);
 	if (grant && !events_grant(pair, rkey, qpn, gen))
-		ask_failed(pair, place, grant);
+		ask_failed(pair, grant);
 }
 
 static bool is_passing(int status)
@@ -347,7 +365,7 @@ void map_answer(uint32_t segment, unsigned side, uint32_t rkey, uint64_t gen, in
 	asked--;
 	waiting = pair ? lookup(pair, rkey) : NULL;
 	if (grant && waiting && waiting->state == GRANT_ASKED && waiting->key == rkey && waiting->gen == gen)
-		grant_publish(pair, place_make(pair, rkey), grant, waiting->wires);
+		grant_publish(pair, grant, waiting->wires);
 	else if (grant)
 		grant_drop(grant, NULL);
 	pthread_mutex_unlock(&lock);
@@ -374,16 +392,10 @@ static void drop_where(struct pair *pair, bool all)
 
 	if (!table)
 		return;
-	for (struct map_grant **at = &table->live; *at;) {
-		struct map_grant *grant = *at;
-
-		if (!all && !is_stale(pair, grant)) {
-			at = &grant->next;
-			continue;
-		}
-		*at = grant->next;
-		atomic_store(place_make(pair, grant->key), NULL);
-		grant_drop(grant, pair);
+	for (struct map_grant *grant = table->live, *next; grant; grant = next) {
+		next = grant->next;
+		if (all || is_stale(pair, grant))
+			place_set(pair, grant->key, NULL);
 	}
 }
 

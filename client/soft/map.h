@@ -27,6 +27,8 @@ enum map_result {
 
 /* The peer says that @rkey is of a region. */
 bool map_hinted(const struct pair *pair, uint32_t rkey);
+/* There is a grant, of this entry or of one before it: a WR may rather wait for its turn than take the lane. */
+bool map_given(const struct pair *pair, uint32_t rkey);
 /*
  * The address here of [addr, addr+length) of the region that @rkey gives access to, the pages of its first @n bytes
  * present. Inside a hazard that names @rkey; the caller has checked entry and gate with mr_peer_check().

@@ -72,6 +72,7 @@ struct requester {
 	uint64_t tx;	/* next to be transmitted, or in the middle of that */
 	uint64_t una;	/* oldest that is not completed */
 	_Atomic uint64_t freed; /* oldest that still takes its place in the SQ: moves when a CQE is read */
+	uint64_t owners;  /* behind the last one in the lane that no engine is for */
 	uint64_t started; /* behind the last one that transmission ever began of: SQD lets those end, RNR or not */
 	uint64_t ackpos, rsp; /* looked at for acknowledgements; for responses */
 	uint64_t msn, acked; /* next message number of the wire; messages acknowledged */
@@ -304,6 +305,10 @@ enum engine_result {
 };
 /* @budget: bytes that may still be copied in this turn. */
 enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget);
+/* What an initiator may be able to run. */
+bool engine_is_for(const struct swqe *w);
+/* The WR would be run here if it were its turn, and what is before it took the lane only for want of a grant. */
+bool engine_awaits_turn(struct soft_qp *qp, struct wire *wire, const struct swqe *w);
 
 /* --- datagram.c, datagram_recv.c ------------------------------------------------------------------------------------------ */
 /* Sends a WR of a UD QP. 1: it is done; 0: suspended; negative: a local error, as of mr_ref(). */

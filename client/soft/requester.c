@@ -74,6 +74,8 @@ static void lane_put(struct soft_qp *qp, struct wire *wire, struct swqe *w, stru
 	if (head->flags & VSD_F_FIRST) {
 		w->msn = req->msn;
 		req->restart = false;
+		if (!engine_is_for(w))
+			req->owners = req->tx + 1;
 	}
 	w->off += head->len;
 	w->state = SWQE_PARTIAL;
@@ -245,9 +247,13 @@ static int transmit(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint3
 		return unlinked(qp, wire, w);
 	if (req->rnr_at)
 		return 0;
+	bool turn = req->una == req->tx && req->acked == req->msn;
+
 	/* datapath.md 3: an engine only when no earlier WR waits for the owner. */
-	if (!w->lane_only && w->state != SWQE_PARTIAL && req->una == req->tx &&
-		req->acked == req->msn) {
+	if (!turn && w->state == SWQE_QUEUED && !w->lane_only && req->owners <= req->una &&
+		qp_is_rc(qp) && engine_awaits_turn(qp, wire, w))
+		return 0;
+	if (turn && !w->lane_only && w->state != SWQE_PARTIAL) {
 		enum engine_result result = engine_run(qp, wire, w, budget);
 
 		if (result == ENGINE_DONE) {
@@ -337,7 +343,7 @@ void requester_reset(struct soft_qp *qp)
 {
 	struct requester *req = &qp->priv->req;
 
-	req->head = req->tx = req->una = req->started = req->ackpos = req->rsp = 0;
+	req->head = req->tx = req->una = req->owners = req->started = req->ackpos = req->rsp = 0;
 	atomic_store(&req->freed, 0);
 	req->msn = req->acked = 0;
 	req->rd_out = 0;

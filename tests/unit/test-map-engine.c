@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/soft/map.h"
 #include "client/soft/region.h"
 #include "client/soft/rt_private.h"
 #include "tests/lib/harness.h"
@@ -278,6 +279,46 @@ START_TEST(a_misaligned_atomic_is_the_owners_to_refuse)
 }
 END_TEST
 
+static bool is_given(void)
+{
+	return map_given(atomic_load(&a->wire)->pair, mr->key);
+}
+
+/* Who keeps the queue full would never find it empty: what came before the grant keeps what comes after it waiting. */
+START_TEST(a_full_queue_goes_over_to_the_engine)
+{
+	soft_lock(&b->rq_lock); /* the owner serves nothing */
+	for (unsigned i = 0; i < 4; i++)
+		post(IBV_WR_RDMA_WRITE, 64 * i, 64 * i, 64);
+	while (!is_given())
+		sched_yield();
+	for (unsigned i = 4; i < 8; i++)
+		post(IBV_WR_RDMA_WRITE, 64 * i, 64 * i, 64);
+	soft_unlock(&b->rq_lock);
+	for (unsigned i = 0; i < 8; i++)
+		loop_expect(a_send, 1, IBV_WC_SUCCESS);
+	ck_assert_uint_eq(runs(), 4);
+}
+END_TEST
+
+/* ... but a SEND is the owner's, and whatever is behind it goes with it. */
+START_TEST(a_write_behind_a_send_takes_the_lane)
+{
+	uint64_t before;
+
+	until_mapped();
+	before = runs();
+	soft_lock(&b->rq_lock);
+	ck_assert_int_eq(loop_send(a, 7, IBV_WR_SEND, local, memory, 8, NULL, NULL), 0);
+	post(IBV_WR_RDMA_WRITE, 0, 0, 64);
+	soft_unlock(&b->rq_lock);
+	ck_assert_int_eq(loop_recv(b, 9, local, memory + 4096, 8), 0);
+	loop_expect(a_send, 7, IBV_WC_SUCCESS);
+	loop_expect(a_send, 1, IBV_WC_SUCCESS);
+	ck_assert_uint_eq(runs(), before);
+}
+END_TEST
+
 /* Behind a SEND that finds no receive nothing is stored, although the engine could. */
 START_TEST(a_write_waits_for_the_send_before_it)
 {
@@ -398,6 +439,8 @@ int main(void)
 	tcase_add_test(t, the_owner_judges_what_is_out_of_the_grant);
 	tcase_add_test(t, a_read_only_grant_is_for_reads);
 	tcase_add_test(t, a_misaligned_atomic_is_the_owners_to_refuse);
+	tcase_add_test(t, a_full_queue_goes_over_to_the_engine);
+	tcase_add_test(t, a_write_behind_a_send_takes_the_lane);
 	tcase_add_test(t, a_write_waits_for_the_send_before_it);
 	tcase_add_test(t, a_key_that_was_registered_again_is_asked_for_again);
 	tcase_add_test(t, a_closed_key_is_soon_unmapped);
