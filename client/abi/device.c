@@ -217,6 +217,9 @@ static struct device_list *list_make(struct ibv_device **real, Vsd__DeviceListRe
 
 VERBS_API struct ibv_device **ibv_get_device_list(int *num)
 {
+	if (real_deferred())
+		return REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", num);
+
 	int n = 0;
 	struct ibv_device **real = REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", &n);
 

@@ -10,6 +10,8 @@ static _Atomic bool asked;
 
 VERBS_API int ibv_fork_init(void)
 {
+	if (real_deferred())
+		return REAL_INT(ENOSYS, ibv_fork_init, "IBVERBS_1.1");
 	if (asked)
 		return 0;
 	/* Too late: what is registered already would stay unprotected. */
@@ -25,7 +27,7 @@ VERBS_API int ibv_fork_init(void)
 
 VERBS_API enum ibv_fork_status ibv_is_fork_initialized(void)
 {
-	if (!abi_real_devices() && !real_inside())
+	if (!abi_real_devices() && !real_inside() && !real_deferred())
 		return IBV_FORK_UNNEEDED;
 	return REAL_INT(IBV_FORK_UNNEEDED, ibv_is_fork_initialized, "IBVERBS_1.13");
 }

@@ -8,9 +8,18 @@
 
 #include <stdbool.h>
 
+/* Another copy of this library serves this process: everything goes there. */
+bool real_deferred(void);
+
 bool real_inside(void);
 void real_enter(void);
 void real_leave(void);
+
+/*
+ * Calls @use with each file of that name, in the order in which the dynamic linker would look for it, until it returns
+ * true.
+ */
+void real_find(const char *name, bool (*use)(const char *path, void *arg), void *arg);
 
 /* The symbol, cached in *@slot, or NULL when there is no real library or it is older than the symbol. */
 void *real_symbol(_Atomic(void *) *slot, const char *name, const char *version);

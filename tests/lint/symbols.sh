@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# What libverbsd.so needs and shows. It is preloaded into programs that know nothing of it: it must need libc alone, an
-# old enough one, and export no name by accident.
+# What libverbsd.so and its other form, libibverbs.so.1, need and show. They are preloaded into programs that
+# know nothing of them: they must need libc alone, an old enough one, and export no name by accident.
 cd "$(dirname "$0")/../.." || exit 99
 . tests/lib/tap.bash
 [ -n "${VERBSD_BUILD-}" ] || tap_skip_all "VERBSD_BUILD names no build"
@@ -13,26 +13,70 @@ lib=$VERBSD_BUILD/.libs/libverbsd.so
 interposed='open(at)?(64)?|f?stat(at|x)?(64)?|lstat(64)?|__[fl]?xstat(64)?|__fxstatat(64)?|access|faccessat|write|fopen(64)?'
 interposed+='|opendir|scandir(64)?|readlink(at)?|realpath|__open(at)?(64)?_2|__realpath_chk|__readlink_chk|euidaccess|eaccess'
 
-needed=$(readelf -dW "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 sanitized=
 grep -q '^#define VERBSD_SANITIZED 1' "$VERBSD_BUILD/config.h" && sanitized=1
-exports=$(nm -D --defined-only --with-symbol-versions "$lib" | awk '{ print $3 }')
 
-if [ -n "$sanitized" ]; then
-	tap_skip "needs libc alone" "a sanitizer build needs the sanitizer"
-	tap_skip "no glibc symbol newer than 2.34" "a sanitizer build needs the sanitizer"
-else
-	tap_empty "needs libc alone" "$(grep -vxE 'libc\.so\.6|ld-linux-x86-64\.so\.2' <<<"$needed")"
-	tap_empty "no glibc symbol newer than 2.34" "$(nm -D --undefined-only --with-symbol-versions "$lib" |
-		sed -n 's/.*@GLIBC_2\.\([0-9]*\).*/\1 &/p' | awk '$1 > 34 { $1 = ""; print }')"
-fi
+# exports LIBRARY: name, name@version (an old version) or name@@version of all that it defines.
+exports()
+{
+	nm -D --defined-only --with-symbol-versions "$1" | awk '{ print $3 }'
+}
+
+# stands_alone NAME LIBRARY: what holds for each library that is loaded into programs that know nothing of it.
+stands_alone()
+{
+	local name=$1 lib=$2
+	if [ -n "$sanitized" ]; then
+		tap_skip "$name: needs libc alone" "a sanitizer build needs the sanitizer"
+		tap_skip "$name: no glibc symbol newer than 2.34" "a sanitizer build needs the sanitizer"
+	else
+		tap_empty "$name: needs libc alone" "$(readelf -dW "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+			grep -vxE 'libc\.so\.6|ld-linux-x86-64\.so\.2')"
+		tap_empty "$name: no glibc symbol newer than 2.34" "$(nm -D --undefined-only --with-symbol-versions "$lib" |
+			sed -n 's/.*@GLIBC_2\.\([0-9]*\).*/\1 &/p' | awk '$1 > 34 { $1 = ""; print }')"
+	fi
+	tap_empty "$name: no text relocation, no executable stack" \
+		"$(readelf -dW "$lib" | grep TEXTREL; readelf -lW "$lib" | grep -E 'GNU_STACK.* RWE')"
+	tap_empty "$name: no initial-exec TLS" \
+		"$(readelf -dW "$lib" | grep STATIC_TLS; readelf -rW "$lib" | grep TPOFF | head -n 3)"
+	tap_empty "$name: no symbol of protobuf-c or of the protocol shows" \
+		"$(exports "$lib" | grep -E '^(protobuf_c_|vsd_|vsd__)')"
+	if readelf -dW "$lib" | grep -q 'FLAGS_1.*NODELETE'; then
+		tap_ok "$name: is never unloaded"
+	else
+		tap_not_ok "$name: is never unloaded"
+	fi
+}
+
+stands_alone libverbsd "$lib"
+exports=$(exports "$lib")
 tap_empty "exports only verbs, verbsd_* and the interposed names of libc" \
 	"$(grep -vxE "_?ibv_[a-z0-9_]+|verbsd_[a-z0-9_]+@@VERBSD_1|VERBSD_1(@@VERBSD_1)?|mult_to_ibv_rate|mbps_to_ibv_rate|$interposed" \
 		<<<"$exports")"
 tap_empty "its SONAME is not libibverbs" "$(readelf -dW "$lib" | grep -E 'SONAME.*libibverbs')"
-tap_empty "no text relocation, no executable stack" \
-	"$(readelf -dW "$lib" | grep TEXTREL; readelf -lW "$lib" | grep -E 'GNU_STACK.* RWE')"
-tap_empty "no symbol of protobuf-c or of the protocol shows" "$(grep -E '^(protobuf_c_|vsd_|vsd__)' <<<"$exports")"
+
+# The other form: the same functions, each under the version that it has in the real library.
+soname=$VERBSD_BUILD/client/soname/.libs/libibverbs.so
+stands_alone libibverbs "$soname"
+versioned=$(exports "$soname")
+if readelf -dW "$soname" | grep -q 'SONAME.*\[libibverbs\.so\.1\]'; then
+	tap_ok "its SONAME is libibverbs.so.1"
+else
+	tap_not_ok "its SONAME is libibverbs.so.1"
+fi
+tap_empty "every symbol has a version" "$(grep -v '@' <<<"$versioned" | grep -vxE '(IBVERBS|VERBSD)_[A-Z0-9_.]+')"
+tap_empty "both forms have the same functions" "$(diff \
+	<(grep -oxE '(_?ibv_|verbsd_|m)[a-z0-9_]+(@@VERBSD_1)?' <<<"$exports" | sed 's/@.*//' | grep -vx "$interposed" | sort) \
+	<(sed -nE 's/@@(IBVERBS_1\.[0-9]+|VERBSD_1)$//p; s/^(ibv_query_gid_type)@@.*/\1/p' <<<"$versioned" |
+		grep -v '^IBVERBS' | sort))"
+tap_empty "no name of an assembler symbol shows" "$(grep '^fwd_' <<<"$versioned")"
+for n in 34 57 59 64 65; do
+	for name in ibv_query_gid_type verbs_register_driver_$n verbs_allow_disassociate_destroy ibv_cmd_create_cq; do
+		grep -qxE "$name@@?IBVERBS_PRIVATE_$n" <<<"$versioned" || echo "$name@IBVERBS_PRIVATE_$n"
+	done
+done >"${TMPDIR:-/tmp}/symbols.$$"
+tap_empty "the interface to providers has every version" "$(cat "${TMPDIR:-/tmp}/symbols.$$")"
+rm -f "${TMPDIR:-/tmp}/symbols.$$"
 
 # Whatever a Debian 12 program may call of libibverbs has to end here: a function that we lack would be answered by the
 # real library, which would read our objects as its own.
@@ -43,8 +87,12 @@ if [ -e "${real:-/lib/x86_64-linux-gnu/libibverbs.so.1}" ]; then
 		echo ibv_query_gid_type)
 	tap_empty "defines every public function of libibverbs" \
 		"$(grep -vxF -f <(sed 's/@.*//' <<<"$exports") <<<"$public")"
+	# Old, hidden and private ones too: whoever is linked against that file must find all that it was linked with.
+	tap_empty "has every symbol of libibverbs in its version" \
+		"$(grep -vxF -f <(cat <<<"$versioned") < <(exports "${real:-/lib/x86_64-linux-gnu/libibverbs.so.1}"))"
 else
 	tap_skip "defines every public function of libibverbs" "no libibverbs.so.1 to compare with"
+	tap_skip "has every symbol of libibverbs in its version" "no libibverbs.so.1 to compare with"
 fi
 later='ibv_query_port_speed ibv_reg_mr_ex ibv_alloc_dmah ibv_dealloc_dmah ibv_dm_export_dmabuf_fd ibv_alloc_buf ibv_free_buf
 	ibv_reg_buf_mr ibv_export_buf_dmabuf_fd _ibv_query_comp_cntr_caps ibv_create_comp_cntr ibv_destroy_comp_cntr
