@@ -49,8 +49,9 @@ static int pair_new(
 		.engines = ENGINE_STAGE,
 		.stranger = -1,
 	};
-	if (first->domain == second->domain && server->config->cma)
-		made->engines |= ENGINE_CMA;
+	/* Shared regions are mapped one by one, as their owners let them: REGION_GRANT. */
+	if (first->domain == second->domain)
+		made->engines |= ENGINE_MAP | (server->config->cma ? ENGINE_CMA : 0);
 	list_init(&made->segments);
 	if (!tsearch(made, &server->pairs, pair_compare)) {
 		free(made);

@@ -127,7 +127,8 @@ START_TEST(both_sides_get_segment_then_wire)
 	ck_assert_uint_eq(sa.peer, b.peer);
 	ck_assert_uint_eq(sb.peer, a.peer);
 	ck_assert_uint_eq(sa.size, VSD_SEGMENT_SIZE);
-	ck_assert_uint_eq(sa.engines, 3);
+	ck_assert_uint_eq(sa.engines, VSD__ENGINE_RIGHT__ENGINE_STAGE | VSD__ENGINE_RIGHT__ENGINE_CMA |
+					      VSD__ENGINE_RIGHT__ENGINE_MAP);
 	ck_assert_uint_eq(wa.segment, sa.segment);
 	ck_assert_uint_eq(wa.offset, wb.offset);
 	ck_assert_uint_eq(wa.generation, wb.generation);
@@ -471,7 +472,23 @@ START_TEST(cma_may_be_forbidden)
 	fixture_server->config->cma = false;
 	ck_assert_int_eq(client_qp_connect(&a, qa, b.qpn, 1), 0);
 	ck_assert_int_eq(client_qp_connect(&b, qb, a.qpn, 1), 0);
+	ck_assert_uint_eq(expect_segment(&a).engines,
+		VSD__ENGINE_RIGHT__ENGINE_STAGE | VSD__ENGINE_RIGHT__ENGINE_MAP);
+}
+END_TEST
+
+START_TEST(strangers_run_no_engines_on_each_other)
+{
+	struct client c;
+	uint32_t qc;
+
+	client_open_stranger(&c);
+	qc = (uint32_t)client_qp(&c, RC, c.qpn);
+	ck_assert_int_eq(client_qp_connect(&a, qa, c.qpn, 1), 0);
+	ck_assert_int_eq(client_qp_connect(&c, qc, a.qpn, 1), 0);
 	ck_assert_uint_eq(expect_segment(&a).engines, VSD__ENGINE_RIGHT__ENGINE_STAGE);
+	ck_assert_uint_eq(expect_segment(&c).engines, VSD__ENGINE_RIGHT__ENGINE_STAGE);
+	client_close(&c);
 }
 END_TEST
 
@@ -551,6 +568,7 @@ int main(void)
 	tcase_add_test(tcase, memfd_is_not_kept_for_long);
 	tcase_add_test(tcase, lane_slots_may_be_forced);
 	tcase_add_test(tcase, cma_may_be_forbidden);
+	tcase_add_test(tcase, strangers_run_no_engines_on_each_other);
 	tcase_add_test(tcase, quota_of_wires_leaves_the_qp_as_it_was);
 	tcase_set_timeout(slow, 60);
 	tcase_add_checked_fixture(slow, setup, teardown);
