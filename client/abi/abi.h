@@ -43,7 +43,9 @@
  */
 struct abi_context {
 	_Atomic unsigned users;
+	_Atomic unsigned pds; /* of them */
 	_Atomic bool closed;
+	bool detached; /* the daemon's side is closed: only PDs were left, which are whoever's imported them */
 	struct conn_fd capability; /* soft.capability, and which file it is */
 	struct soft_context soft; /* ends in the program's ibv_context */
 };
@@ -68,6 +70,15 @@ static inline void abi_context_ref(struct soft_context *soft)
 
 /* May end the context: nothing of it is touched after this. */
 void abi_context_unref(struct soft_context *soft);
+
+/* A context from the daemon's answer to @op; NULL with errno. */
+struct abi_context_source {
+	uint16_t op; /* whose answer is a ContextReply */
+	const ProtobufCMessage *request;
+	const struct ibv_device *dev; /* NULL: the one that the answer names */
+	int cmd_fd;		      /* taken over on success, to be the context's; -1: what the answer has */
+};
+struct ibv_context *abi_context_new(const struct abi_context_source *source);
 
 /* Results in the manner of verbs: NULL with errno, -1 with errno. */
 static inline void *abi_null(int error)
@@ -129,6 +140,8 @@ struct abi_device {
 /* Ours, with a reference, or NULL. */
 struct abi_device *abi_device_ref(const struct ibv_device *dev);
 void abi_device_unref(struct abi_device *device);
+/* The device that the daemon described so, with a reference; NULL: no memory. */
+struct abi_device *abi_device_known(const Vsd__Device *info);
 /* The soft device whose ibdev_path is @path (or NULL), with a reference. */
 struct abi_device *abi_device_by_path(const char *path);
 /* True once the real library listed a device in this process. */
@@ -199,6 +212,8 @@ int abi_range_check(const void *addr, size_t length, uint64_t iova, unsigned acc
 struct soft_mr *abi_mr_alloc(struct ibv_pd *pd, void *addr, size_t length, unsigned access);
 /* Makes it at the daemon, with a key of the lease, and opens it. On failure @mr is the caller's to free. */
 int abi_mr_register(struct soft_mr *mr);
+/* Lets go of a reference that mr_find() gave. */
+void abi_mr_put(struct soft_mr *mr);
 /* Opens one that the daemon knows already, by handle and key; destroys it there when that fails. */
 int abi_mr_start(struct soft_mr *mr);
 /* Registers after all checks; the caller knows that @pd is ours. */

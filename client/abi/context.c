@@ -70,16 +70,11 @@ static void daemon_close(uint32_t id)
 }
 
 /* The daemon's side of a context: its id, what the device is, and the capability. */
-static int daemon_open(struct soft_context *ctx, const char *device)
+static int daemon_open(struct soft_context *ctx, const struct abi_context_source *source)
 {
-	Vsd__ContextOpenRequest request = VSD__CONTEXT_OPEN_REQUEST__INIT;
 	ProtobufCMessage *message = NULL;
 	struct fdlist fds = FDLIST_NULL;
-
-	request.device = (char *)(uintptr_t)device;
-
-	int r = control_call(VSD__OP__OP_CONTEXT_OPEN, &request.base,
-		&vsd__context_reply__descriptor, &message, &fds);
+	int r = control_call(source->op, source->request, &vsd__context_reply__descriptor, &message, &fds);
 
 	if (r < 0 && r != -EMFILE)
 		return r;
@@ -96,7 +91,9 @@ static int daemon_open(struct soft_context *ctx, const char *device)
 		ctx->id = reply->context;
 		ctx->info = reply->device;
 		reply->device = NULL;
-		ctx->capability = control_fd_high(fdlist_steal(&fds, 0));
+		ctx->capability = source->cmd_fd;
+		if (source->cmd_fd < 0)
+			ctx->capability = control_fd_high(fdlist_steal(&fds, 0));
 	}
 	fdlist_deinit(&fds);
 	protobuf_c_message_free_unpacked(message, NULL);
@@ -114,52 +111,71 @@ static int leases_open(struct soft_context *ctx)
 	return -ENOMEM;
 }
 
-static int context_init(struct soft_context *ctx, struct abi_device *device)
+static void context_fields(struct soft_context *ctx, struct abi_device *device)
 {
-	struct conn_fd *capability = &abi_context_of(ctx)->capability;
-	int r = daemon_open(ctx, device->info->name);
-
-	if (r < 0)
-		return r;
-	r = conn_fd_note(capability, ctx->capability);
-	if (r == 0)
-		r = leases_open(ctx);
-	if (r < 0)
-		goto err_close;
-	r = soft_async_init(&ctx->async);
-	if (r < 0)
-		goto err_leases;
-	slots_fill(&ctx->v);
-
 	struct ibv_context *c = &ctx->v.context;
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
+	slots_fill(&ctx->v);
 	c->device = &device->dev;
 	c->cmd_fd = ctx->capability;
 	c->async_fd = ctx->async.fd;
 	c->num_comp_vectors = cpus > 0 ? (int)cpus : 1;
 	pthread_mutex_init(&c->mutex, NULL);
+}
+
+static int context_init(struct soft_context *ctx, const struct abi_context_source *source)
+{
+	struct conn_fd *capability = &abi_context_of(ctx)->capability;
+	int r = daemon_open(ctx, source);
+
+	if (r < 0)
+		return r;
+
+	struct abi_device *device = source->dev ? abi_device_ref(source->dev) : abi_device_known(ctx->info);
+
+	r = device ? conn_fd_note(capability, ctx->capability) : -ENOMEM;
+	if (r < 0)
+		goto err_close;
+	r = leases_open(ctx);
+	if (r < 0)
+		goto err_close;
+	r = soft_async_init(&ctx->async);
+	if (r < 0)
+		goto err_leases;
+	context_fields(ctx, device);
 	return 0;
 
 err_leases:
 	lease_free(ctx->qpns);
 	lease_free(ctx->keys);
 err_close:
+	if (source->cmd_fd < 0)
+		close(ctx->capability);
+	if (device)
+		abi_device_unref(device);
 	daemon_close(ctx->id);
 	vsd__device__free_unpacked(ctx->info, NULL);
-	conn_fd_close(capability);
 	return r;
 }
 
+/* All but the struct, which the program's pointers lead to. */
 static void context_deinit(struct soft_context *ctx)
 {
-	pthread_mutex_destroy(&ctx->v.context.mutex);
+	struct ibv_context *c = &ctx->v.context;
+
+	pthread_mutex_destroy(&c->mutex);
 	soft_async_deinit(&ctx->async);
 	lease_free(ctx->qpns);
 	lease_free(ctx->keys);
+	ctx->qpns = ctx->keys = NULL;
 	daemon_close(ctx->id);
+	ctx->id = 0;
 	vsd__device__free_unpacked(ctx->info, NULL);
+	ctx->info = NULL;
 	conn_fd_close(&abi_context_of(ctx)->capability);
+	abi_device_unref(soft_container(c->device, struct abi_device, dev));
+	c->device = NULL;
 }
 
 /* The runtime lives while a context is open. */
@@ -188,6 +204,25 @@ static void runtime_unref(void)
 	pthread_mutex_unlock(&lock);
 }
 
+struct ibv_context *abi_context_new(const struct abi_context_source *source)
+{
+	struct abi_context *ctx = NULL;
+	int r = rt_is_child() ? -ABI_CHILD_ERRNO : runtime_ref();
+
+	if (r < 0)
+		return abi_null(-r);
+	ctx = calloc(1, sizeof(*ctx));
+	if (ctx)
+		ctx->users = 1;
+	r = ctx ? context_init(&ctx->soft, source) : -ENOMEM;
+	if (r < 0) {
+		runtime_unref();
+		free(ctx);
+		return abi_null(-r);
+	}
+	return &ctx->soft.v.context;
+}
+
 VERBS_API struct ibv_context *ibv_open_device(struct ibv_device *dev)
 {
 	struct abi_device *device = abi_device_ref(dev);
@@ -195,26 +230,29 @@ VERBS_API struct ibv_context *ibv_open_device(struct ibv_device *dev)
 	if (!device)
 		return REAL_PTR(ibv_open_device, "IBVERBS_1.1", dev);
 
-	struct abi_context *ctx = NULL;
-	int r = rt_is_child() ? -ABI_CHILD_ERRNO : runtime_ref();
+	Vsd__ContextOpenRequest request = VSD__CONTEXT_OPEN_REQUEST__INIT;
+	const struct abi_context_source source = {
+		.op = VSD__OP__OP_CONTEXT_OPEN,
+		.request = &request.base,
+		.dev = dev,
+		.cmd_fd = -1,
+	};
 
-	if (r < 0)
-		goto err_device;
-	ctx = calloc(1, sizeof(*ctx));
-	if (ctx)
-		ctx->users = 1;
-	r = ctx ? context_init(&ctx->soft, device) : -ENOMEM;
-	if (r < 0)
-		goto err_runtime;
-	return &ctx->soft.v.context;
+	request.device = device->info->name;
 
-err_runtime:
-	runtime_unref();
-err_device:
-	control_debug("open %s: %s", device->dev.name, strerror(-r));
+	struct ibv_context *c = abi_context_new(&source);
+	int error = errno;
+
+	if (!c)
+		control_debug("open %s: %s", device->dev.name, strerror(error));
 	abi_device_unref(device);
-	free(ctx);
-	return abi_null(-r);
+	return c ? c : abi_null(error);
+}
+
+static void context_detach(struct soft_context *ctx)
+{
+	context_deinit(ctx);
+	runtime_unref();
 }
 
 void abi_context_unref(struct soft_context *ctx)
@@ -223,18 +261,15 @@ void abi_context_unref(struct soft_context *ctx)
 
 	if (--outer->users)
 		return;
-
-	struct abi_device *device = soft_container(ctx->v.context.device, struct abi_device, dev);
-
-	context_deinit(ctx);
+	if (!outer->detached)
+		context_detach(ctx);
 	free(outer);
-	runtime_unref();
-	abi_device_unref(device);
 }
 
 /*
  * Objects that were not destroyed stay, and so does the context under them: their queues may be in use by a peer, and the
- * program may still hold pointers to them. It may destroy them later, or leave them to the end of the process.
+ * program may still hold pointers to them. It may destroy them later, or leave them to the end of the process. PDs alone
+ * do not keep it: they are the context's, not this process's, and go with whoever else has it.
  */
 VERBS_API int ibv_close_device(struct ibv_context *c)
 {
@@ -246,7 +281,10 @@ VERBS_API int ibv_close_device(struct ibv_context *c)
 
 	if (atomic_exchange(&outer->closed, true))
 		return abi_minus(EINVAL);
-	if (left) {
+	if (left && left == outer->pds) {
+		context_detach(ctx);
+		outer->detached = true;
+	} else if (left) {
 		char *what = control_in_use(ctx->id, VSD__OBJECT_TYPE__OBJ_CONTEXT, ctx->id);
 
 		control_debug("close: %u objects left: %s", left, what ? what : "the daemon does not say");

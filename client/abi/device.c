@@ -121,6 +121,32 @@ static struct abi_device *device_get(Vsd__Device **info)
 	return d;
 }
 
+static Vsd__Device *info_copy(const Vsd__Device *info)
+{
+	size_t n = vsd__device__get_packed_size(info);
+	uint8_t *packed = malloc(n);
+	Vsd__Device *copy = NULL;
+
+	if (packed && vsd__device__pack(info, packed) == n)
+		copy = vsd__device__unpack(NULL, n, packed);
+	free(packed);
+	return copy;
+}
+
+struct abi_device *abi_device_known(const Vsd__Device *info)
+{
+	Vsd__Device *copy = info_copy(info);
+	struct abi_device *device = NULL;
+
+	pthread_mutex_lock(&lock);
+	if (copy)
+		device = device_get(&copy);
+	pthread_mutex_unlock(&lock);
+	if (copy)
+		vsd__device__free_unpacked(copy, NULL);
+	return device;
+}
+
 /* Asks the daemon. NULL with *@error: there is none, or it refused. */
 static Vsd__DeviceListReply *soft_list(int *error)
 {

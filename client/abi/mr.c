@@ -200,20 +200,6 @@ struct ibv_mr *abi_alloc_null_mr(struct ibv_pd *pd)
 
 /* --- the end of it ------------------------------------------------------------------------------------------------- */
 
-/* The program has no use for this pointer any more. */
-static void pointer_put(struct soft_mr *pointer)
-{
-	struct soft_mr *mr = pointer->of ? pointer->of : pointer;
-
-	if (pointer->of) {
-		abi_pd_unref(pointer->pd);
-		abi_context_unref(pointer->ctx);
-		free(pointer);
-	}
-	if (atomic_fetch_sub(&mr->refs, 1) == 1 && atomic_load(&mr->gone))
-		free(mr);
-}
-
 static int mr_dereg(struct soft_mr *mr)
 {
 	/* Another pointer to it did that already: this one can only be unimported. */
@@ -239,6 +225,32 @@ static int mr_dereg(struct soft_mr *mr)
 	return 0;
 }
 
+/* What was never deregistered stays when its last pointer goes, but for what is this process's alone. */
+void abi_mr_put(struct soft_mr *mr)
+{
+	if (atomic_fetch_sub(&mr->refs, 1) > 1)
+		return;
+	if (mr->imported && !atomic_load(&mr->gone))
+		mr_dereg(mr);
+	if (atomic_load(&mr->gone))
+		free(mr);
+}
+
+/* The program has no use for this pointer any more. */
+static void pointer_put(struct soft_mr *pointer)
+{
+	struct soft_mr *mr = pointer->of ? pointer->of : pointer;
+
+	if (pointer->of) {
+		struct soft_context *ctx = pointer->ctx;
+
+		abi_pd_unref(pointer->pd);
+		free(pointer);
+		abi_context_unref(ctx);
+	}
+	abi_mr_put(mr);
+}
+
 VERBS_API int ibv_dereg_mr(struct ibv_mr *m)
 {
 	ABI_ENTER_INT(m->context, ibv_dereg_mr, "IBVERBS_1.1", m);
@@ -258,11 +270,5 @@ VERBS_API void ibv_unimport_mr(struct ibv_mr *m)
 	}
 	if (rt_is_child())
 		return;
-
-	struct soft_mr *pointer = soft_container(m, struct soft_mr, mr);
-
-	/* An import from another process is an MR of this one's own, and nobody else's. */
-	if (pointer->imported && mr_dereg(pointer) == -EBUSY)
-		return;
-	pointer_put(pointer);
+	pointer_put(soft_container(m, struct soft_mr, mr));
 }

@@ -15,6 +15,7 @@ static void pd_free(struct soft_pd *pd)
 	struct soft_context *ctx = soft_context_of(pd->pd.context);
 
 	free(pd);
+	abi_context_of(ctx)->pds--;
 	abi_context_unref(ctx);
 }
 
@@ -52,6 +53,7 @@ struct soft_pd *abi_pd_new(struct soft_context *ctx, uint16_t op, const Protobuf
 	protobuf_c_message_free_unpacked(message, NULL);
 	pd->pd.context = &ctx->v.context;
 	pd->base = pd;
+	abi_context_of(ctx)->pds++;
 	abi_context_ref(ctx);
 	return pd;
 }
@@ -82,7 +84,8 @@ VERBS_API int ibv_dealloc_pd(struct ibv_pd *p)
 	if (pd->users)
 		return abi_errno(abi_busy(ctx, VSD__OBJECT_TYPE__OBJ_PD, p->handle, pd->users));
 
-	int r = control_destroy(ctx->id, VSD__OBJECT_TYPE__OBJ_PD, p->handle);
+	/* Of a context that is closed and was let go, the PD is the importers'. */
+	int r = abi_context_of(ctx)->detached ? 0 : control_destroy(ctx->id, VSD__OBJECT_TYPE__OBJ_PD, p->handle);
 
 	if (r < 0)
 		return abi_errno(r);

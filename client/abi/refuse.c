@@ -7,40 +7,6 @@
  */
 #include "client/abi/abi.h"
 
-#include <sys/stat.h>
-
-/* --- import -------------------------------------------------------------------------------------------------------- */
-
-VERBS_API struct ibv_context *ibv_import_device(int cmd_fd)
-{
-	struct stat st;
-
-	if (fstat(cmd_fd, &st) < 0)
-		return NULL;
-	/* A real context's fd is a device node, ours is a memfd. */
-	if (S_ISCHR(st.st_mode) || real_deferred())
-		return REAL_PTR(ibv_import_device, "IBVERBS_1.10", cmd_fd);
-	return abi_null(EOPNOTSUPP);
-}
-
-VERBS_API struct ibv_pd *ibv_import_pd(struct ibv_context *c, uint32_t handle)
-{
-	ABI_ENTER_PTR(c, ibv_import_pd, "IBVERBS_1.10", c, handle);
-	return abi_null(EOPNOTSUPP);
-}
-
-VERBS_API void ibv_unimport_pd(struct ibv_pd *pd)
-{
-	if (!abi_ours(pd->context))
-		REAL_VOID(ibv_unimport_pd, "IBVERBS_1.10", pd);
-}
-
-VERBS_API struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
-{
-	ABI_ENTER_PTR(pd->context, ibv_import_mr, "IBVERBS_1.10", pd, handle);
-	return abi_null(EOPNOTSUPP);
-}
-
 VERBS_API struct ibv_dm *ibv_import_dm(struct ibv_context *c, uint32_t handle)
 {
 	ABI_ENTER_PTR(c, ibv_import_dm, "IBVERBS_1.13", c, handle);

@@ -26,7 +26,8 @@ struct soft_mr {
 	struct soft_region *region; /* the shared region that it is on, mem is within; NULL: none */
 	_Atomic unsigned windows; /* memory windows bound to it */
 	bool leased;		  /* its key is of the context's lease; a region's own is not */
-	bool imported;		  /* unimporting it is the end of it */
+	bool imported;		  /* from another process: it is this one's own, and goes with its last pointer */
+	uint32_t imported_as;	  /* the handle that it was imported by */
 	bool mapped;		  /* by the library: it stays where it is */
 	bool mapped_writable;
 	void *map;		  /* made for it alone, map_size bytes: a memfd of the program's */
