@@ -22,9 +22,14 @@
 	((unsigned)(VERBSD_EXPORT_READ_ONLY | VERBSD_EXPORT_PERSIST | VERBSD_EXPORT_SEAL))
 #define NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/-"
 
-/* The head of each call here: as ABI_ENTER, with no real library behind. */
-#define ENTER(ctx, fail)                                                                          \
+/*
+ * The head of each call here, as ABI_ENTER: what is not ours may be another copy's of this library, if that one serves
+ * the process; the real one has none of these.
+ */
+#define ENTER(ctx, fail, name, ...)                                                               \
 	do {                                                                                      \
+		if (!abi_ours(ctx) && real_deferred())                                            \
+			return REAL_INT(fail(EOPNOTSUPP), name, "VERBSD_1", __VA_ARGS__);         \
 		if (!abi_ours(ctx))                                                               \
 			return fail(EOPNOTSUPP);                                                  \
 		if (rt_is_child())                                                                \
@@ -202,7 +207,7 @@ struct soft_mr *abi_region_mr(struct ibv_pd *pd, const struct abi_region_call *c
 
 VERBS_API struct ibv_mr *verbsd_alloc_mr(struct ibv_pd *pd, const struct verbsd_mr_attr *attr)
 {
-	ENTER(pd->context, abi_null);
+	ENTER(pd->context, abi_null, verbsd_alloc_mr, pd, attr);
 
 	Vsd__RegionCreateRequest request = VSD__REGION_CREATE_REQUEST__INIT;
 	unsigned access;
@@ -252,7 +257,7 @@ static struct ibv_mr *mr_import(struct ibv_pd *pd, Vsd__RegionImportRequest *req
 
 VERBS_API struct ibv_mr *verbsd_import_mr(struct ibv_pd *pd, const char *name, unsigned access)
 {
-	ENTER(pd->context, abi_null);
+	ENTER(pd->context, abi_null, verbsd_import_mr, pd, name, access);
 
 	Vsd__RegionImportRequest request = VSD__REGION_IMPORT_REQUEST__INIT;
 	int r = name_check(name);
@@ -268,7 +273,7 @@ VERBS_API struct ibv_mr *verbsd_import_mr(struct ibv_pd *pd, const char *name, u
 
 VERBS_API struct ibv_mr *verbsd_import_mr_fd(struct ibv_pd *pd, int fd, unsigned access)
 {
-	ENTER(pd->context, abi_null);
+	ENTER(pd->context, abi_null, verbsd_import_mr_fd, pd, fd, access);
 
 	Vsd__RegionImportRequest request = VSD__REGION_IMPORT_REQUEST__INIT;
 	uint8_t nonce[VSD_NONCE_SIZE];
@@ -292,7 +297,7 @@ VERBS_API struct ibv_mr *verbsd_import_mr_fd(struct ibv_pd *pd, int fd, unsigned
 VERBS_API struct ibv_mr *verbsd_attach_mr(struct ibv_pd *pd, const char *name,
 	const struct verbsd_mr_attr *attr, unsigned flags, bool *created)
 {
-	ENTER(pd->context, abi_null);
+	ENTER(pd->context, abi_null, verbsd_attach_mr, pd, name, attr, flags, created);
 
 	Vsd__RegionImportRequest request = VSD__REGION_IMPORT_REQUEST__INIT;
 	unsigned access;
@@ -336,7 +341,7 @@ static int daemon_export(const struct soft_mr *mr, const char *name, unsigned fl
 
 VERBS_API int verbsd_export_mr(struct ibv_mr *m, const char *name, unsigned flags)
 {
-	ENTER(m->context, fail_int);
+	ENTER(m->context, fail_int, verbsd_export_mr, m, name, flags);
 
 	const struct soft_mr *mr = region_mr_of(m);
 
@@ -347,7 +352,7 @@ VERBS_API int verbsd_export_mr(struct ibv_mr *m, const char *name, unsigned flag
 
 VERBS_API int verbsd_export_mr_fd(struct ibv_mr *m, unsigned flags)
 {
-	ENTER(m->context, abi_minus);
+	ENTER(m->context, abi_minus, verbsd_export_mr_fd, m, flags);
 
 	const struct soft_mr *mr = region_mr_of(m);
 	struct fdlist fds = FDLIST_NULL;
@@ -367,7 +372,7 @@ VERBS_API int verbsd_export_mr_fd(struct ibv_mr *m, unsigned flags)
 
 VERBS_API int verbsd_persist_mr(struct ibv_mr *m, bool persist)
 {
-	ENTER(m->context, fail_int);
+	ENTER(m->context, fail_int, verbsd_persist_mr, m, persist);
 
 	const struct soft_mr *mr = region_mr_of(m);
 
@@ -376,7 +381,7 @@ VERBS_API int verbsd_persist_mr(struct ibv_mr *m, bool persist)
 
 VERBS_API int verbsd_release_mr(struct ibv_context *c, const char *name)
 {
-	ENTER(c, fail_int);
+	ENTER(c, fail_int, verbsd_release_mr, c, name);
 
 	Vsd__RegionReleaseRequest request = VSD__REGION_RELEASE_REQUEST__INIT;
 
@@ -433,7 +438,7 @@ static int daemon_query(const struct soft_mr *mr, Vsd__Item **item)
 
 VERBS_API int verbsd_query_mr(struct ibv_mr *m, struct verbsd_mr_info *info)
 {
-	ENTER(m->context, fail_int);
+	ENTER(m->context, fail_int, verbsd_query_mr, m, info);
 
 	const struct soft_mr *mr = region_mr_of(m);
 	Vsd__Item *item;
@@ -479,7 +484,7 @@ static int list_page(uint32_t *next, struct verbsd_mr_info *info, size_t room)
 
 VERBS_API int verbsd_list_mr(struct ibv_context *c, struct verbsd_mr_info *info, int n)
 {
-	ENTER(c, abi_minus);
+	ENTER(c, abi_minus, verbsd_list_mr, c, info, n);
 
 	/* The daemon keeps the place of one listing per session. */
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
