@@ -14,10 +14,10 @@ for page in verbsd.8 verbsctl.1 verbsd.conf.5 verbsd.7 libverbsd.3; do
 	fi
 done
 
-functions=$(sed -nE 's/^[^/*#]*\b(verbsd_[a-z0-9_]+)[[:space:]]*\(.*/\1/p' client/verbsd.h | sort -u)
+functions=$(grep -oE '\bverbsd_[a-z0-9_]+\(' client/verbsd.h | tr -d '(' | sort -u)
 for function in $functions; do
-	# shellcheck disable=SC2086 # a list of files
-	if grep -qw "$function" ${pages:-/dev/null}; then
+	if grep -qw "$function" "doc/$function.3" 2>/dev/null ||
+		grep -qw "$function" "doc$(sed -n 's/^\.so man3//p' "doc/$function.3" 2>/dev/null)" 2>/dev/null; then
 		tap_ok "$function has its man page"
 	else
 		tap_not_ok "$function has its man page"
