@@ -62,8 +62,7 @@ void item_of_region(const struct region *region, struct item *item)
 		.number = region->key,
 		.addr = region->range.base,
 		.length = region->size,
-		.users = region->users,
-		.has = ITEM_NUMBER | ITEM_ADDR | ITEM_LENGTH | ITEM_USERS,
+		.has = ITEM_NUMBER | ITEM_ADDR | ITEM_LENGTH,
 	};
 	region_describe(region, item);
 }

@@ -68,6 +68,7 @@ static void mr_describe(const struct object *object, struct item *item)
 	item->has |= ITEM_NUMBER | ITEM_ADDR | ITEM_LENGTH | ITEM_ACCESS | ITEM_USERS;
 	if (mr->region) {
 		region_describe(mr->region, item);
+		item->flags &= ~(uint32_t)REGION_READ_ONLY;
 		if (!mr->writable)
 			item->flags |= REGION_READ_ONLY;
 	}
@@ -176,9 +177,9 @@ int mr_new_on_region(struct attachment *attachment, uint32_t pd, struct region *
 
 	if (!on_pd)
 		return -EINVAL;
-	r = check(attachment->context, &attr);
+	r = check_writes(writable, access);
 	if (r == 0)
-		r = check_writes(writable, access);
+		r = check(attachment->context, &attr);
 	if (r == 0)
 		r = object_new(attachment, OBJECT_MR, 0, &object);
 	if (r < 0)

@@ -157,6 +157,9 @@ static int import_by_name(
 		return refuse(-EINVAL, "region %s has 0x%llx bytes", request->name,
 			(unsigned long long)use->region->size);
 	use->writable = !use->region->read_only;
+	/* As if it had created it, as far as that goes. */
+	if (may_create && use->writable)
+		use->access |= ACCESS_LOCAL_WRITE;
 	return use_region(call, use);
 }
 
@@ -278,8 +281,7 @@ int op_region_release(struct call *call)
 	region = region_find(call->server, call->session->domain, request->name);
 	if (!region)
 		return refuse(-ENOENT, "no region %s", request->name);
-	region_unname(region);
-	region_check(region);
+	region_release(region);
 	return 0;
 }
 

@@ -53,8 +53,7 @@ void regions_deinit(struct regions *regions)
 		struct region *region = container_of(pos, struct region, link);
 
 		assert(region->users == 0);
-		region_unname(region);
-		region_check(region);
+		region_release(region);
 	}
 	assert(!regions->names && !regions->mrs);
 	region_space_deinit(&regions->space);
@@ -292,6 +291,16 @@ void region_unname(struct region *region)
 	domain_unpin(region->domain);
 }
 
+void region_release(struct region *region)
+{
+	region->persistent = false;
+	charge_release(&region->persistent_bytes);
+	/* One that goes is told of with its name. */
+	if (region->users > 0)
+		region_unname(region);
+	region_check(region);
+}
+
 static int may_manage(const struct region *region, const struct session *session)
 {
 	if (region->domain != session->domain)
@@ -398,8 +407,7 @@ unsigned regions_release(struct server *server, uint32_t uid, const char *name)
 
 		if (region->domain->key.uid != uid || strcmp(region->name, name) != 0)
 			continue;
-		region_unname(region);
-		region_check(region);
+		region_release(region);
 		n++;
 	}
 	return n;
@@ -468,7 +476,8 @@ void region_describe(const struct region *region, struct item *item)
 {
 	item->region = region->number;
 	item->flags = region_flags(region);
-	item->has |= ITEM_REGION | ITEM_FLAGS;
+	item->users = region->users;
+	item->has |= ITEM_REGION | ITEM_FLAGS | ITEM_USERS;
 	if (region->name[0])
 		item->name = region->name;
 	if (region->huge) {

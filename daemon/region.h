@@ -102,7 +102,9 @@ int region_name_check(const char *name);
 int region_export(struct region *region, const struct session *session, const char *name, uint32_t flags);
 /* -EINVAL without a name. */
 int region_persist(struct region *region, const struct session *session, bool persist);
-/* Takes its name away, and persistence with it. Then region_check(). */
+/* Takes its name away, and persistence with it; without users it is gone then. */
+void region_release(struct region *region);
+/* The same, but it stays for now: follow with region_check(). */
 void region_unname(struct region *region);
 /* PERSIST and SEAL of @flags. -EBUSY for SEAL: another process may write it already. */
 int region_keep(struct region *region, const struct session *session, uint32_t flags);

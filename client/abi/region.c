@@ -311,7 +311,8 @@ VERBS_API struct ibv_mr *verbsd_attach_mr(struct ibv_pd *pd, const char *name,
 	if (r < 0)
 		return abi_null(-r);
 	request.name = (char *)(uintptr_t)name;
-	request.access = access;
+	/* Who finds a read-only one may read it: the daemon implies writing where it can be. */
+	request.access = access & (attr->access | ~(unsigned)IBV_ACCESS_LOCAL_WRITE);
 	request.has_size = true;
 	request.size = attr->size;
 	request.flags = VSD__REGION_FLAG__REGION_CREATE | attr_flags(attr) | export_flags(flags);

@@ -24,6 +24,7 @@ struct ctl {
 		admin; /* the same for --admin-socket; beside the socket when only that was named */
 	const char *config; /* --config */
 	bool json, no_headings, private;
+	const char *uid; /* --uid; NULL: one's own */
 	char **args; /* what follows options, NULL-terminated */
 	int n_args;
 };
@@ -32,7 +33,7 @@ struct ctl {
 typedef int ctl_main(const struct ctl *ctl);
 
 ctl_main ctl_status, ctl_devices, ctl_clients, ctl_list, ctl_watch, ctl_run, ctl_disconnect,
-	ctl_reload;
+	ctl_reload, ctl_mr;
 
 /* One line on standard error, with the program's name before it. */
 __attribute__((format(printf, 1, 2))) void ctl_say(const char *format, ...);

@@ -23,6 +23,7 @@
 #define CONTEXT (1u << VSD__OBJECT_TYPE__OBJ_CONTEXT)
 #define WIRE    (1u << VSD__OBJECT_TYPE__OBJ_WIRE)
 #define CLIENT  (1u << VSD__OBJECT_TYPE__OBJ_CLIENT)
+#define REGION  (1u << VSD__OBJECT_TYPE__OBJ_REGION)
 #define MIXED   (1u << ITEMS_ALL)
 #define OBJECTS (QP | AH | SRQ | CQ | MW | MR | PDOMAIN | TD | PD | CONTEXT | WIRE)
 #define JSON    0u
@@ -42,6 +43,7 @@ static const char *const type_names[] = {
 	[VSD__OBJECT_TYPE__OBJ_CONTEXT] = "context",
 	[VSD__OBJECT_TYPE__OBJ_WIRE] = "wire",
 	[VSD__OBJECT_TYPE__OBJ_CLIENT] = "client",
+	[VSD__OBJECT_TYPE__OBJ_REGION] = "region",
 };
 
 #define N_TYPES (sizeof(type_names) / sizeof(type_names[0]))
@@ -52,6 +54,10 @@ enum field_kind {
 	FIELD_STRING,
 	FIELD_TYPE,
 	FIELD_COUNTER,
+	FIELD_OWNER, /* a number; 0: nobody */
+	FIELD_OWNER64,
+	FIELD_MODE,
+	FIELD_PERSIST,
 };
 
 #define ALWAYS      0, 0
@@ -67,11 +73,12 @@ static const struct item_column {
 	size_t offset, has;
 } columns[] = {
 	{ "TYPE", TABLE_TEXT, FIELD_TYPE, MIXED, AT(type) },
-	{ "CLIENT", TABLE_NUMBER, FIELD_U64, OBJECTS | CLIENT | MIXED, AT(session) },
+	{ "CLIENT", TABLE_NUMBER, FIELD_OWNER64, OBJECTS | CLIENT | MIXED, AT(session) },
 	{ "CONTEXT", TABLE_NUMBER, FIELD_U32, JSON, AT(context) },
-	{ "ID", TABLE_NUMBER, FIELD_U32, OBJECTS | MIXED, AT(handle) },
+	{ "ID", TABLE_NUMBER, FIELD_U32, OBJECTS | REGION | MIXED, AT(handle) },
+	{ "NAME", TABLE_LONG, FIELD_STRING, MR | REGION, AT(name) },
 	{ "NUMBER", TABLE_NUMBER, FIELD_U32, QP | WIRE | MIXED, HAS(number) },
-	{ "KEY", TABLE_HEX, FIELD_U32, ONLY | MR | MW, HAS(number) },
+	{ "KEY", TABLE_HEX, FIELD_U32, ONLY | MR | MW | REGION, HAS(number) },
 	{ "KIND", TABLE_TEXT, FIELD_STRING, QP | SRQ | CQ | MW | WIRE | MIXED, AT(kind) },
 	{ "STATE", TABLE_TEXT, FIELD_STRING, QP | WIRE | MIXED, AT(state) },
 	{ "PD", TABLE_NUMBER, FIELD_U32, QP | AH | SRQ | MR | MW | PDOMAIN | MIXED, HAS(pd) },
@@ -79,16 +86,21 @@ static const struct item_column {
 	{ "SEND_CQ", TABLE_NUMBER, FIELD_U32, QP, HAS(send_cq) },
 	{ "RECV_CQ", TABLE_NUMBER, FIELD_U32, QP, HAS(recv_cq) },
 	{ "SRQ", TABLE_NUMBER, FIELD_U32, SPARED | QP, HAS(srq) },
-	{ "ADDRESS", TABLE_HEX, FIELD_U64, MR, HAS(addr) },
-	{ "LENGTH", TABLE_SIZE, FIELD_U64, MR, HAS(length) },
+	{ "LENGTH", TABLE_SIZE, FIELD_U64, MR | REGION, HAS(length) },
+	{ "USERS", TABLE_NUMBER, FIELD_U32,
+		SPARED | PD | TD | PDOMAIN | CQ | SRQ | CONTEXT | CLIENT | MR | REGION,
+		HAS(users) },
+	{ "MODE", TABLE_TEXT, FIELD_MODE, MR | REGION, HAS(flags) },
+	{ "PERSISTENT", TABLE_BOOL, FIELD_PERSIST, MR | REGION, HAS(flags) },
+	{ "PAGE_SIZE", TABLE_SIZE, FIELD_U64, SPARED | REGION, HAS(huge) },
+	{ "REGION", TABLE_NUMBER, FIELD_U32, JSON, HAS(region) },
+	{ "ADDRESS", TABLE_HEX, FIELD_U64, SPARED | MR | REGION, HAS(addr) },
 	{ "ACCESS", TABLE_HEX, FIELD_U32, SPARED | MR, HAS(access) },
 	{ "DEPTH", TABLE_NUMBER, FIELD_U32, QP | CQ | SRQ | WIRE, HAS(depth) },
 	{ "PEER", TABLE_NUMBER, FIELD_U32, QP | WIRE, HAS(peer_number) },
 	{ "PEER_PID", TABLE_NUMBER, FIELD_U32, SPARED | QP | WIRE, HAS(peer_pid) },
-	{ "USERS", TABLE_NUMBER, FIELD_U32,
-		SPARED | PD | TD | PDOMAIN | CQ | SRQ | CONTEXT | CLIENT, HAS(users) },
-	{ "PID", TABLE_NUMBER, FIELD_U32, OBJECTS | CLIENT | MIXED, AT(pid) },
-	{ "UID", TABLE_NUMBER, FIELD_U32, OBJECTS | CLIENT | MIXED, AT(uid) },
+	{ "PID", TABLE_NUMBER, FIELD_OWNER, OBJECTS | CLIENT | MIXED, AT(pid) },
+	{ "UID", TABLE_NUMBER, FIELD_U32, OBJECTS | REGION | CLIENT | MIXED, AT(uid) },
 	{ "GID", TABLE_NUMBER, FIELD_U32, JSON, HAS(gid) },
 	{ "BYTES_SENT", TABLE_SIZE, FIELD_COUNTER, CLIENT, ALWAYS },
 	{ "BYTES_RECEIVED", TABLE_SIZE, FIELD_COUNTER, SPARED | CLIENT, ALWAYS },
@@ -137,6 +149,8 @@ static const char *heading(const struct item_column *column)
 		{ "IN_USE_BY", "IN USE BY" },
 		{ "BYTES_SENT", "SENT" },
 		{ "BYTES_RECEIVED", "RECEIVED" },
+		{ "PERSISTENT", "KEPT" },
+		{ "PAGE_SIZE", "PAGES" },
 	};
 
 	for (size_t i = 0; i < sizeof(headings) / sizeof(headings[0]); i++)
@@ -189,6 +203,22 @@ static void cell_add(
 	case FIELD_TYPE:
 		table_text(table, at, item_type_name((unsigned)item->type));
 		break;
+	case FIELD_OWNER:
+		if (*(const uint32_t *)field)
+			table_number(table, at, *(const uint32_t *)field);
+		break;
+	case FIELD_OWNER64:
+		if (*(const uint64_t *)field)
+			table_number(table, at, *(const uint64_t *)field);
+		break;
+	case FIELD_MODE:
+		table_text(table, at,
+			item->flags & VSD__REGION_FLAG__REGION_READ_ONLY ? "ro" : "rw");
+		break;
+	case FIELD_PERSIST:
+		table_number(table, at,
+			(item->flags & VSD__REGION_FLAG__REGION_PERSIST) != 0);
+		break;
 	case FIELD_COUNTER:
 		counter_add(table, at, column->name, item);
 		break;
@@ -205,7 +235,15 @@ void items_add(struct table *table, unsigned type, bool json, const Vsd__Item *i
 			cell_add(table, at++, &columns[i], item);
 }
 
-int items_list(struct conn *conn, struct table *table, unsigned type, bool json, bool all)
+/* The rows of a list of MRs are those of the regions that no MR is on as well: they take memory. */
+static bool row_wanted(unsigned type, const Vsd__Item *item)
+{
+	return type != VSD__OBJECT_TYPE__OBJ_MR ||
+	       item->type != VSD__OBJECT_TYPE__OBJ_REGION || item->users == 0;
+}
+
+static int list_type(struct conn *conn, unsigned type, bool all, struct table *table,
+	unsigned table_type, bool json)
 {
 	Vsd__ListRequest request = VSD__LIST_REQUEST__INIT;
 	bool more = true;
@@ -224,13 +262,23 @@ int items_list(struct conn *conn, struct table *table, unsigned type, bool json,
 		const Vsd__ListReply *reply = (Vsd__ListReply *)msg;
 
 		for (size_t i = 0; i < reply->n_items; i++)
-			items_add(table, type, json, reply->items[i]);
+			if (row_wanted(table_type, reply->items[i]))
+				items_add(table, table_type, json, reply->items[i]);
 		/* A daemon that goes in circles must not keep us. */
 		more = reply->has_next_page && reply->next_page > request.page;
 		request.page = reply->next_page;
 		conn_reply_free(msg);
 	}
 	return 0;
+}
+
+int items_list(struct conn *conn, struct table *table, unsigned type, bool json, bool all)
+{
+	int r = list_type(conn, type, all, table, type, json);
+
+	if (r == 0 && type == VSD__OBJECT_TYPE__OBJ_MR)
+		r = list_type(conn, VSD__OBJECT_TYPE__OBJ_REGION, all, table, type, json);
+	return r;
 }
 
 int items_show(const struct ctl *ctl, const char *name, unsigned type)

@@ -19,7 +19,10 @@ unsigned item_type_find(const char *name);
 struct table *items_table(const char *name, unsigned type, bool json, bool headings);
 void items_add(struct table *table, unsigned type, bool json, const Vsd__Item *item);
 
-/* Adds what LIST says to the table; @all asks for every domain. 0 or a negative errno. */
+/*
+ * Adds what LIST says to the table; @all asks for every domain. MRs are followed by the regions that none is on. 0 or a
+ * negative errno.
+ */
 int items_list(struct conn *conn, struct table *table, unsigned type, bool json, bool all);
 
 /* The lists of `list` and `clients`: connects, asks, prints. An exit code. */

@@ -21,6 +21,7 @@ enum option_bit {
 	OPT_CONFIG = 32,
 	OPT_HELP = 64,
 	OPT_VERSION = 128,
+	OPT_UID = 256,
 };
 
 #define OPT_COMMON (OPT_SOCKET | OPT_ADMIN | OPT_HELP | OPT_VERSION)
@@ -35,6 +36,7 @@ static const struct option options[] = {
 	{ "config", required_argument, NULL, OPT_CONFIG },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ "version", no_argument, NULL, OPT_VERSION },
+	{ "uid", required_argument, NULL, OPT_UID },
 	{ NULL },
 };
 
@@ -47,6 +49,7 @@ static const char *const option_help[][2] = {
 	{ "-c, --config FILE", "the private daemon's configuration" },
 	{ "-h, --help", "print this" },
 	{ "-V, --version", "print the version" },
+	{ "-u, --uid USER", "of this user's, by name or number (administration)" },
 };
 
 struct command {
@@ -68,6 +71,8 @@ static const struct command commands[] = {
 		"show objects as they come and go" },
 	{ "run", ctl_run, OPT_COMMON | OPT_PRIVATE | OPT_CONFIG, 1, -1,
 		"[--private] -- PROGRAM [ARGUMENT...]", "run a program with verbsd's library" },
+	{ "mr", ctl_mr, OPT_COMMON | OPT_UID, 2, 2, "rm [--uid USER] NAME",
+		"take the name of a shared region away" },
 	{ "disconnect", ctl_disconnect, OPT_COMMON, 1, 1, "CLIENT",
 		"end a client's session (administration)" },
 	{ "reload", ctl_reload, OPT_COMMON, 0, 0, "",
@@ -124,6 +129,9 @@ static void option_apply(struct ctl *ctl, int option)
 	case OPT_CONFIG:
 		ctl->config = optarg;
 		break;
+	case OPT_UID:
+		ctl->uid = optarg;
+		break;
 	case OPT_JSON:
 		ctl->json = true;
 		break;
@@ -138,7 +146,7 @@ static void option_apply(struct ctl *ctl, int option)
 
 static unsigned option_short(int c)
 {
-	static const char letters[] = "sajnpchV";
+	static const char letters[] = "sajnpchVu";
 	const char *at = c > ' ' && c < 127 ? strchr(letters, c) : NULL;
 
 	return at ? 1u << (at - letters) : 0;
@@ -155,7 +163,7 @@ static int options_read(struct ctl *ctl, const struct command *command, int argc
 
 	optind = 0;
 	while ((c = getopt_long(
-			argc, argv, stop ? "+s:a:jnpc:hV" : "s:a:jnpc:hV", options, NULL)) != -1) {
+			argc, argv, stop ? "+s:a:jnpc:hVu:" : "s:a:jnpc:hVu:", options, NULL)) != -1) {
 		unsigned option = option_short(c);
 
 		if (c == '?')

@@ -9,7 +9,7 @@ _verbsctl_command()
 	local i
 	for ((i = 1; i < cword; i++)); do
 		case ${words[i]} in
-		-s | --socket | -a | --admin-socket | -c | --config) ((i++)) ;;
+		-s | --socket | -a | --admin-socket | -c | --config | -u | --uid) ((i++)) ;;
 		-*) ;;
 		*)
 			echo "$i"
@@ -30,6 +30,18 @@ _verbsctl_clients()
 		esac
 	done
 	"${words[0]}" "${options[@]}" clients --no-headings 2>/dev/null | awk '{ print $1 }'
+}
+
+# The names of the regions that can be seen now.
+_verbsctl_regions()
+{
+	local i options=()
+	for ((i = 1; i < cword - 1; i++)); do
+		case ${words[i]} in
+		-s | --socket | -a | --admin-socket) options+=("${words[i]}" "${words[i + 1]}") ;;
+		esac
+	done
+	"${words[0]}" "${options[@]}" list region --json 2>/dev/null | sed -nE 's/^ *"name": ?"([^"]+)",?$/\1/p'
 }
 
 _verbsctl()
@@ -61,12 +73,20 @@ _verbsctl()
 		_filedir
 		return
 		;;
+	-u | --uid)
+		mapfile -t COMPREPLY < <(compgen -u -- "$cur")
+		return
+		;;
 	esac
 
 	local choices=
 	case $command in
-	"") choices="status devices clients list watch run disconnect reload" ;;
-	list) choices="pd td mr cq qp srq ah wire mw parent-domain context client" ;;
+	"") choices="status devices clients list watch run mr disconnect reload" ;;
+	list) choices="pd td mr cq qp srq ah wire mw parent-domain context client region" ;;
+	mr)
+		choices=rm
+		[[ ${words[at + 1]} == rm && $cword -gt $((at + 1)) ]] && choices=$(_verbsctl_regions)
+		;;
 	disconnect) choices=$(_verbsctl_clients) ;;
 	esac
 	if [[ $cur == -* ]]; then
@@ -74,6 +94,7 @@ _verbsctl()
 		"" | status | devices | clients | list) choices="$common --json --no-headings" ;;
 		watch) choices="$common --json" ;;
 		run) choices="$common --private --config --" ;;
+		mr) choices="$common --uid" ;;
 		*) choices=$common ;;
 		esac
 	fi

@@ -14,9 +14,14 @@ static void change_text(const Vsd__EvChange *change)
 	const Vsd__Item *item = change->item;
 	const char *type = item_type_name((unsigned)item->type);
 	char command[64 * ESCAPE_MAX], device[64 * ESCAPE_MAX], kind[64], state[64];
+	char name[65 * ESCAPE_MAX];
 
-	printf("%c %-13s client %" PRIu64 " id %" PRIu32, change->added ? '+' : '-',
-		type ? type : "?", item->session, item->handle);
+	printf("%c %-13s", change->added ? '+' : '-', type ? type : "?");
+	if (item->session)
+		printf(" client %" PRIu64, item->session);
+	printf(" id %" PRIu32, item->handle);
+	if (item->name && *item->name)
+		printf(" name %s", escape(name, sizeof(name), item->name));
 	if (item->has_number)
 		printf(" number %" PRIu32, item->number);
 	if (item->kind && *item->kind)
@@ -25,7 +30,9 @@ static void change_text(const Vsd__EvChange *change)
 		printf(" %s", escape(state, sizeof(state), item->state));
 	if (item->device && *item->device)
 		printf(" device %s", escape(device, sizeof(device), item->device));
-	printf(" pid %" PRIu32 " uid %" PRIu32 " %s\n", item->pid, item->uid,
+	if (item->pid)
+		printf(" pid %" PRIu32, item->pid);
+	printf(" uid %" PRIu32 "%s%s\n", item->uid, *item->command ? " " : "",
 		escape(command, sizeof(command), item->command));
 }
 

@@ -117,7 +117,7 @@ int region_persist_mr(struct client *client, uint32_t mr, bool persist)
 	return client_call(client, VSD__OP__OP_REGION_PERSIST, &request.base, NULL, NULL);
 }
 
-int region_release(struct client *client, const char *name)
+int region_release_as(struct client *client, const char *name)
 {
 	Vsd__RegionReleaseRequest request = VSD__REGION_RELEASE_REQUEST__INIT;
 

@@ -37,7 +37,7 @@ int region_export_as(struct client *client, uint32_t mr, uint32_t flags, const c
 int region_capability_of(
 	struct client *client, uint32_t mr, uint32_t flags, uint8_t nonce[VSD_NONCE_SIZE]);
 int region_persist_mr(struct client *client, uint32_t mr, bool persist);
-int region_release(struct client *client, const char *name);
+int region_release_as(struct client *client, const char *name);
 /* On the admin socket. */
 int region_release_of(struct client *client, const char *name, uint32_t uid);
 

@@ -311,8 +311,8 @@ START_TEST(a_name_is_one_regions_and_a_region_has_one)
 	/* Said again, it may say less or more. */
 	ck_assert_int_eq(region_export_as(&b, two.mr, REGION_READ_ONLY, "two"), 0);
 	ck_assert_int_eq(region_import(&a, "two", LOCAL_WRITE).status, EACCES);
-	ck_assert_int_eq(region_release(&a, "one"), 0);
-	ck_assert_int_eq(region_release(&a, "one"), ENOENT);
+	ck_assert_int_eq(region_release_as(&a, "one"), 0);
+	ck_assert_int_eq(region_release_as(&a, "one"), ENOENT);
 	ck_assert_int_eq(region_import(&b, "one", 0).status, ENOENT);
 	ck_assert_uint_eq(regions(), 2);
 	/* It is free again, for the same one too. */
@@ -332,7 +332,7 @@ START_TEST(bad_names_are_refused_everywhere)
 	ck_assert_int_eq(region_export_as(&a, made.mr, 0, bad_names[_i]), EINVAL);
 	ck_assert_int_eq(region_import(&a, bad_names[_i], 0).status, EINVAL);
 	ck_assert_int_eq(region_attach(&a, bad_names[_i], 4096, 0).status, EINVAL);
-	ck_assert_int_eq(region_release(&a, bad_names[_i]), EINVAL);
+	ck_assert_int_eq(region_release_as(&a, bad_names[_i]), EINVAL);
 	ck_assert_uint_eq(regions(), 1);
 }
 END_TEST
@@ -355,11 +355,11 @@ START_TEST(another_domains_name_is_not_there)
 
 	client_open_stranger(&stranger);
 	ck_assert_int_eq(region_import(&stranger, "x", 0).status, ENOENT);
-	ck_assert_int_eq(region_release(&stranger, "x"), ENOENT);
+	ck_assert_int_eq(region_release_as(&stranger, "x"), ENOENT);
 	theirs = region_create(&stranger, 4096, 0, 0, "x");
 	ck_assert_int_eq(theirs.status, 0);
 	ck_assert_uint_ne(theirs.region, made.region);
-	ck_assert_int_eq(region_release(&stranger, "x"), 0);
+	ck_assert_int_eq(region_release_as(&stranger, "x"), 0);
 	/* A capability crosses, but does not make them masters of the region. */
 	ck_assert_int_eq(region_capability_of(&a, made.mr, 0, nonce), 0);
 	theirs = region_import_nonce(&stranger, nonce, LOCAL_WRITE);
@@ -393,9 +393,18 @@ START_TEST(of_many_that_attach_one_creates)
 	ck_assert_int_eq(region_attach(&b, "pool", 12288, 0).status, 0);
 	b.key += 256;
 	ck_assert_int_eq(region_attach(&b, "pool", 12289, 0).status, EINVAL);
-	ck_assert_int_eq(region_attach(&b, "pool", 1, REGION_READ_ONLY).status, 0);
+	two = region_attach(&b, "pool", 1, REGION_READ_ONLY);
+	ck_assert_int_eq(two.status, 0);
 	/* It keeps the flags that it has. */
 	ck_assert(region_fd_writes(&b));
+	ck_assert_uint_eq(two.access, LOCAL_WRITE);
+	one = region_attach(&a, "ro", 1, REGION_READ_ONLY);
+	ck_assert_uint_eq(one.access, LOCAL_WRITE);
+	b.key += 256;
+	two = region_attach(&b, "ro", 1, REGION_READ_ONLY);
+	ck_assert_int_eq(two.status, 0);
+	ck_assert_uint_eq(two.access, 0);
+	ck_assert(!region_fd_writes(&b));
 }
 END_TEST
 
@@ -424,7 +433,7 @@ START_TEST(a_persistent_region_outlives_everybody)
 	ck_assert_int_eq(byte, 'k');
 	ck_assert_int_eq(client_destroy(&a, OBJECT_MR, got.mr), 0);
 	ck_assert_uint_eq(regions(), 1);
-	ck_assert_int_eq(region_release(&a, "kept"), 0);
+	ck_assert_int_eq(region_release_as(&a, "kept"), 0);
 	ck_assert_uint_eq(regions(), 0);
 }
 END_TEST
@@ -434,7 +443,7 @@ START_TEST(a_released_region_goes_with_its_last_user)
 	struct region_got made = region_create(&a, 4096, 0, REGION_PERSIST, "x");
 	uint8_t nonce[VSD_NONCE_SIZE];
 
-	ck_assert_int_eq(region_release(&b, "x"), 0);
+	ck_assert_int_eq(region_release_as(&b, "x"), 0);
 	ck_assert_uint_eq(regions(), 1);
 	ck_assert_int_eq(region_import(&b, "x", 0).status, ENOENT);
 	/* Capabilities hold. */
@@ -513,10 +522,10 @@ START_TEST(what_is_over_the_limit_is_not_there)
 	client_close(&a);
 	ck_assert_int_eq(region_create(&b, 1, 0, REGION_PERSIST, "y").status,
 		quotas[_i].slot == SLOT_FDS ? 0 : quotas[_i].error);
-	ck_assert_int_eq(region_release(&b, "x"), 0);
+	ck_assert_int_eq(region_release_as(&b, "x"), 0);
 	ck_assert_int_eq(region_create(&b, 8192, 0, REGION_PERSIST, "z").status, 0);
-	region_release(&b, "y");
-	region_release(&b, "z");
+	region_release_as(&b, "y");
+	region_release_as(&b, "z");
 	region_limit(quotas[_i].slot, quotas[_i].limit - 1);
 	client_close(&b);
 	ck_assert_uint_eq(regions(), 0);
@@ -524,7 +533,7 @@ START_TEST(what_is_over_the_limit_is_not_there)
 	ck_assert_int_eq(region_create(&b, 8192, 0, REGION_PERSIST, "x").status,
 		quotas[_i].slot == SLOT_FDS ? 0 : quotas[_i].error);
 	if (quotas[_i].slot == SLOT_FDS)
-		ck_assert_int_eq(region_release(&b, "x"), 0);
+		ck_assert_int_eq(region_release_as(&b, "x"), 0);
 }
 END_TEST
 

@@ -210,7 +210,7 @@ START_TEST(a_closed_context_has_no_regions)
 	fixture_turn();
 	ck_assert_int_eq(region_import(&b, "gone", 0).status, ENOENT);
 	ck_assert_int_eq(region_import(&b, "kept", 0).status, 0);
-	ck_assert_int_eq(region_release(&a, "kept"), 0);
+	ck_assert_int_eq(region_release_as(&a, "kept"), 0);
 }
 END_TEST
 
@@ -258,7 +258,7 @@ START_TEST(names_are_released_by_the_domain_or_the_administrator)
 	client_connect(&admin, true);
 	hello.min_version = hello.max_version = VSD_VERSION_MAX;
 	ck_assert_int_eq(client_call(&admin, VSD__OP__OP_HELLO, &hello.base, NULL, NULL), 0);
-	ck_assert_int_eq(region_release(&admin, "x"), EINVAL);
+	ck_assert_int_eq(region_release_as(&admin, "x"), EINVAL);
 	ck_assert_int_eq(region_release_of(&admin, "x", getuid() + 1), ENOENT);
 	ck_assert_int_eq(region_release_of(&admin, "y", getuid()), ENOENT);
 	ck_assert_int_eq(region_release_of(&admin, "", getuid()), EINVAL);
@@ -461,7 +461,7 @@ START_TEST(regions_are_listed_for_their_domain)
 	ck_assert_uint_eq(region_list(&a, OBJECT_REGION, false, &item), 1);
 	ck_assert_uint_eq(item->users, 0);
 	vsd__item__free_unpacked(item, NULL);
-	ck_assert_int_eq(region_release(&a, "mine"), 0);
+	ck_assert_int_eq(region_release_as(&a, "mine"), 0);
 	ck_assert_uint_eq(region_list(&a, OBJECT_REGION, false, NULL), 0);
 	client_close(&stranger);
 }
@@ -546,7 +546,7 @@ START_TEST(watchers_see_regions_come_and_go)
 	ck_assert_str_eq(name, "seen");
 	ck_assert_int_eq(client_destroy(&a, OBJECT_MR, got.mr), 0);
 	ck_assert_int_eq(change(&watcher, name, sizeof(name)), 2);
-	ck_assert_int_eq(region_release(&b, "seen"), 0);
+	ck_assert_int_eq(region_release_as(&b, "seen"), 0);
 	ck_assert_int_eq(change(&watcher, name, sizeof(name)), false);
 	client_close(&stranger);
 	ck_assert_int_eq(change(&watcher, name, sizeof(name)), 2);
