@@ -2,10 +2,6 @@
 /*
  * Progress: one round serves the hot wires, what the ready bits name, the run queue and due timers. One thread at a
  * time; a second one leaves at once, since the first looks at the same things.
- *
- * The hot set. A wire in it keeps its ready bit set, so its sender does not touch the bit, and is looked at directly.
- * Retiring it clears the bit with a full barrier and looks once more: either the sender sees the bit clear and sets it,
- * or this look sees what it sent.
  */
 #include <sched.h>
 
@@ -16,30 +12,10 @@
 #define ROUND_RUNS 64u	    /* QPs of the run queue */
 #define ROUND_PAIRS 32u
 #define CLOCK_ROUNDS 64u    /* idle rounds between two looks at the clock */
-#define RETIRE_FEW 1048576u /* idle rounds after which a hot wire retires, when few are hot ... */
-#define RETIRE_MANY 1024u   /* ... and when many are */
-#define HOT_FEW 4u
 #define RECV_TRIES 16u
 #define YIELD_ROUNDS 1024u /* idle rounds, some 50 to 100 µs */
 
-/* --- ready bits ------------------------------------------------------------------------------------------------------ */
-
-static _Atomic uint64_t *ready_word(const struct wire *wire)
-{
-	return &wire->pair->mem->sides[wire->pair->side].ready[wire->index / 64];
-}
-
-static uint64_t ready_bit(const struct wire *wire)
-{
-	return 1ull << (wire->index % 64);
-}
-
-/* As a sender marks it. */
-static void mark_self(struct wire *wire)
-{
-	atomic_fetch_or(ready_word(wire), ready_bit(wire));
-	atomic_fetch_or(&wire->pair->mem->sides[wire->pair->side].summary, 1ull << (wire->index / 64));
-}
+/* --- loopback -------------------------------------------------------------------------------------------------------- */
 
 /* loop_lock held. */
 static void loop_push(struct wire *wire)
@@ -59,56 +35,22 @@ void loop_mark(struct wire *wire)
 	sleep_wake_if_asleep();
 }
 
-/* --- hot set --------------------------------------------------------------------------------------------------------- */
-
-static void hot_remove(unsigned i)
+/* Leaves the hot set. */
+void loop_retire(struct wire *wire)
 {
-	rt.hot[i] = rt.hot[--rt.n_hot];
-}
-
-/* Takes a wire out of the hot set; what came meanwhile is found by its bit. */
-static void hot_retire(unsigned i)
-{
-	struct wire *wire = rt.hot[i];
-
-	hot_remove(i);
-	if (!wire->pair->segment) {
-		pthread_mutex_lock(&rt.loop_lock);
-		atomic_store(&wire->hot, false);
-		atomic_thread_fence(memory_order_seq_cst);
-		if (wire_pending(wire))
-			loop_push(wire);
-		pthread_mutex_unlock(&rt.loop_lock);
-		return;
-	}
-	atomic_store_explicit(&wire->hot, false, memory_order_relaxed);
-	atomic_fetch_and(ready_word(wire), ~ready_bit(wire));
+	pthread_mutex_lock(&rt.loop_lock);
+	atomic_store(&wire->hot, false);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (wire_pending(wire))
-		mark_self(wire);
-}
-
-static void hot_add(struct wire *wire)
-{
-	if (rt.n_hot == HOT_MAX) {
-		unsigned victim = rt.rounds % HOT_MAX;
-
-		for (unsigned i = 0; i < HOT_MAX; i++)
-			if (rt.hot[i]->idle > rt.hot[victim]->idle)
-				victim = i;
-		hot_retire(victim);
-	}
-	atomic_store_explicit(&wire->hot, true, memory_order_relaxed);
-	wire->idle = 0;
-	wire->tick_pending = false;
-	rt.hot[rt.n_hot++] = wire;
+		loop_push(wire);
+	pthread_mutex_unlock(&rt.loop_lock);
 }
 
 void progress_adopt(struct wire *wire)
 {
 	if (wire->pair->segment) {
-		atomic_fetch_or(ready_word(wire), ready_bit(wire));
-		hot_add(wire);
+		ready_set(wire);
+		hot_add(&rt.hot, wire);
 		return;
 	}
 	pthread_mutex_lock(&rt.loop_lock);
@@ -128,13 +70,9 @@ static void list_drop(struct wire **list, struct wire *wire)
 
 void progress_forget_wire(struct wire *wire)
 {
-	for (unsigned i = 0; i < rt.n_hot; i++)
-		if (rt.hot[i] == wire) {
-			hot_remove(i);
-			break;
-		}
+	hot_remove(&rt.hot, wire);
 	if (wire->pair->segment) {
-		atomic_fetch_and(ready_word(wire), ~ready_bit(wire));
+		ready_clear(wire);
 	} else {
 		pthread_mutex_lock(&rt.loop_lock);
 		list_drop(&rt.loop_ready, wire);
@@ -151,7 +89,7 @@ void progress_forget_wire(struct wire *wire)
 
 /* --- serving ----------------------------------------------------------------------------------------------------------- */
 
-static bool wire_serve(struct wire *wire)
+bool wire_serve(struct wire *wire)
 {
 	uint32_t recvs = atomic_load_explicit(&wire->theirs->recvs, memory_order_relaxed);
 	bool did;
@@ -175,28 +113,9 @@ static bool wire_serve(struct wire *wire)
 	return did;
 }
 
-static bool serve_hot(void)
-{
-	bool did = false;
-
-	for (unsigned i = 0; i < rt.n_hot;) {
-		struct wire *wire = rt.hot[i];
-
-		if (wire_pending(wire) && wire_serve(wire)) {
-			wire->idle = 0;
-			did = true;
-		} else if (++wire->idle > (rt.n_hot <= HOT_FEW ? RETIRE_FEW : RETIRE_MANY)) {
-			hot_retire(i);
-			continue;
-		}
-		i++;
-	}
-	return did;
-}
-
 static bool serve_new(struct wire *wire)
 {
-	hot_add(wire);
+	hot_add(&rt.hot, wire);
 	return wire_serve(wire);
 }
 
@@ -481,7 +400,7 @@ static bool round_any(bool sweep, bool clock)
 	bool did;
 
 	rt.leftover = false;
-	did = serve_hot();
+	did = hot_serve(&rt.hot);
 	did |= take_loop();
 	did |= take_ready(sweep);
 	if (sweep)
@@ -556,8 +475,8 @@ void progress_tick(void)
 	/* Who has the lock does what would be done here. */
 	if (!rt_try_enter())
 		return;
-	for (unsigned i = 0; i < rt.n_hot; i++)
-		old |= outlived(rt.hot[i]);
+	for (unsigned place = 0; place < rt.hot.top; place++)
+		old |= hot_at(&rt.hot, place) && outlived(hot_at(&rt.hot, place));
 	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next) {
 		uint64_t summary = atomic_load_explicit(&pair->mem->sides[pair->side].summary, memory_order_relaxed);
 

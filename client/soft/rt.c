@@ -222,7 +222,7 @@ static void teardown(void)
 	events_deinit();
 	map_stop();
 	page_forget();
-	rt.n_hot = 0;
+	memset(&rt.hot, 0, sizeof(rt.hot));
 	rt_leave(entered);
 	pthread_mutex_lock(&rt.arm_lock);
 	sleep_deinit();

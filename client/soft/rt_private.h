@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the runtime have among themselves: the one struct rt, the hot set, segments and their pools.
+ * What the files of the runtime have among themselves: the one struct rt, segments and their pools.
  *
  * Locks: rt.progress is held by the one thread that serves wires, fires timers and handles the daemon's events; the
  * tables of pairs and wires change only under it. It is outermost, taken with trylock on the data path, and never while
@@ -16,11 +16,11 @@
 #include <sys/types.h>
 
 #include "client/control/control.h"
+#include "client/soft/hot.h"
 #include "client/soft/rt.h"
 #include "client/soft/wire.h"
 #include "proto/ring_abi.h"
 
-#define HOT_MAX 16u		 /* wires polled directly */
 #define SPIN_NS 50000u		 /* about one wake-up */
 #define TICK_NS 1000000u
 #define IDLE_TICKS 10u		 /* ticks without an empty poll after which the process is asleep */
@@ -81,8 +81,7 @@ struct rt {
 	_Atomic unsigned waiters; /* threads that wait for it: polls keep out */
 	_Atomic(void *) holder;	  /* its owner's thread pointer */
 	unsigned rounds, idle_rounds;
-	struct wire *hot[HOT_MAX];
-	unsigned n_hot;
+	struct hot_set hot;
 	bool leftover; /* the last round stopped at its bound */
 	struct pair *pairs;
 	pthread_mutex_t pairs_lock; /* for those who look at the pairs without the progress lock */
@@ -147,10 +146,13 @@ void progress_tick(void);
 /* Puts a wire that was attached into the hot set. Progress lock held. */
 void progress_adopt(struct wire *wire);
 void progress_forget_wire(struct wire *wire);
+/* Serves it, bounded; who has its hot set has it. True when something was done. */
+bool wire_serve(struct wire *wire);
 /* True when the peer left something in the wire that was not looked at. */
 bool wire_pending(struct wire *wire);
 /* Marks a wire of this process itself as ready. */
 void loop_mark(struct wire *wire);
+void loop_retire(struct wire *wire);
 void watch_add(struct wire *wire);
 
 /* --- timer.c --------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Hot sets. Retiring a wire clears its bit with a full barrier and looks once more: either the sender sees the bit clear
+ * and sets it, or this look sees what it sent.
+ */
+#include "client/soft/hot.h"
+
+#include "client/soft/qp.h"
+#include "client/soft/rt_private.h"
+
+#define RETIRE_FEW  1048576u /* idle rounds after which a hot wire retires, when few are hot ... */
+#define RETIRE_MANY 1024u    /* ... and when many are */
+#define HOT_FEW	    4u
+
+static _Atomic uint64_t *ready_word(const struct wire *wire)
+{
+	return &wire->pair->mem->sides[wire->pair->side].ready[wire->index / 64];
+}
+
+static uint64_t ready_bit(const struct wire *wire)
+{
+	return 1ull << (wire->index % 64);
+}
+
+bool ready_is_set(const struct wire *wire)
+{
+	return atomic_load_explicit(ready_word(wire), memory_order_acquire) & ready_bit(wire);
+}
+
+void ready_set(struct wire *wire)
+{
+	atomic_fetch_or(ready_word(wire), ready_bit(wire));
+}
+
+void ready_clear(struct wire *wire)
+{
+	atomic_fetch_and(ready_word(wire), ~ready_bit(wire));
+}
+
+/* As a sender marks it. */
+static void mark_self(struct wire *wire)
+{
+	ready_set(wire);
+	atomic_fetch_or(&wire->pair->mem->sides[wire->pair->side].summary, 1ull << (wire->index / 64));
+}
+
+static void place_clear(struct hot_set *set, unsigned place)
+{
+	atomic_store_explicit(&set->places[place], NULL, memory_order_release);
+	set->n--;
+	while (set->top && !hot_at(set, set->top - 1))
+		set->top--;
+}
+
+/* Takes a wire out; what came meanwhile is found by its bit. */
+static void retire(struct hot_set *set, unsigned place)
+{
+	struct wire *wire = hot_at(set, place);
+
+	place_clear(set, place);
+	if (!wire->pair->segment) {
+		loop_retire(wire);
+		return;
+	}
+	atomic_store_explicit(&wire->hot, false, memory_order_relaxed);
+	ready_clear(wire);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (wire_pending(wire))
+		mark_self(wire);
+}
+
+static unsigned victim(const struct hot_set *set)
+{
+	unsigned found = 0;
+
+	for (unsigned place = 1; place < HOT_MAX; place++)
+		if (hot_at(set, place)->idle > hot_at(set, found)->idle)
+			found = place;
+	return found;
+}
+
+void hot_add(struct hot_set *set, struct wire *wire)
+{
+	unsigned place = 0;
+
+	if (set->n == HOT_MAX)
+		retire(set, victim(set));
+	while (hot_at(set, place))
+		place++;
+	atomic_store_explicit(&wire->hot, true, memory_order_relaxed);
+	wire->idle = 0;
+	atomic_store_explicit(&set->places[place], wire, memory_order_release);
+	set->n++;
+	if (place >= set->top)
+		set->top = place + 1;
+}
+
+void hot_remove(struct hot_set *set, const struct wire *wire)
+{
+	for (unsigned place = 0; place < set->top; place++)
+		if (hot_at(set, place) == wire) {
+			place_clear(set, place);
+			return;
+		}
+}
+
+bool hot_serve(struct hot_set *set)
+{
+	bool did = false;
+
+	for (unsigned place = 0; place < set->top; place++) {
+		struct wire *wire = hot_at(set, place);
+
+		if (!wire)
+			continue;
+		if (wire_pending(wire) && wire_serve(wire)) {
+			wire->idle = 0;
+			did = true;
+		} else if (++wire->idle > (set->n <= HOT_FEW ? RETIRE_FEW : RETIRE_MANY)) {
+			retire(set, place);
+		}
+	}
+	return did;
+}
