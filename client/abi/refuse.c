@@ -20,14 +20,6 @@ VERBS_API void ibv_unimport_dm(struct ibv_dm *dm)
 
 /* --- memory -------------------------------------------------------------------------------------------------------- */
 
-VERBS_API struct ibv_mr *ibv_reg_dmabuf_mr(
-	struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
-{
-	ABI_ENTER_PTR(pd->context, ibv_reg_dmabuf_mr, "IBVERBS_1.12", pd, offset, length, iova, fd,
-		access);
-	return abi_null(EOPNOTSUPP);
-}
-
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *init);
 void *ibv_alloc_dmah(struct ibv_context *c, void *init);
 int ibv_dealloc_dmah(void *dmah);

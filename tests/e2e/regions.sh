@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.bash"
 need jq
 # The unprivileged user may not be able to reach the build tree.
-for program in regions imports; do
+for program in regions imports memory; do
 	[ -x "$VERBSD_BUILD/tests/e2e/$program" ] || { echo "Bail out! no $program"; exit 1; }
 	cp "$VERBSD_BUILD/tests/e2e/$program" "$work/out/$program"
 	chmod 755 "$work/out/$program"
@@ -37,7 +37,7 @@ nothing_left()
 }
 
 daemon_start
-for program in regions imports; do
+for program in regions imports memory; do
 	for name in $("$work/out/$program"); do
 		[ "$name" = the-daemon-goes ] || run_case "$program" "$name"
 	done
