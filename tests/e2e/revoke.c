@@ -2,35 +2,21 @@
 /*
  * After ibv_dereg_mr(), ibv_destroy_qp() or a move to the error state returned, no byte of the peer's lands any more.
  * The peer writes all the time; the verb is called at a random moment, most likely in the middle of a copy. In every
- * other round the peer is stopped before the verb is called, and goes on a little later. Status 0, or a line on stderr
- * that says what was wrong and status 1.
+ * other round the peer is stopped before the verb is called, and goes on a little later. With `map` the memory is a
+ * shared region, and the peer has it mapped when the verb is called. Status 0, or a line on stderr that says what was
+ * wrong and status 1.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-#include <infiniband/verbs.h>
+#include "tests/e2e/map.h"
 
 #define SIZE (256u << 10)
-
-#define NEED(condition)                                                                           \
-	do {                                                                                      \
-		if (!(condition)) {                                                               \
-			fprintf(stderr, "%s:%d: not so: %s (errno %s)\n", __func__, __LINE__,     \
-				#condition, strerror(errno));                                     \
-			_exit(1);                                                                 \
-		}                                                                                 \
-	} while (0)
 
 struct address {
 	uint32_t qpn, rkey;
@@ -44,8 +30,11 @@ static struct ibv_cq *cq;
 static struct ibv_mr *mr;
 static struct ibv_qp *qp;
 static uint8_t *memory;
+static uint64_t address; /* of the memory in WRs */
 static uint16_t lid;
 static int link_fd;
+static int capability = -1; /* of the region */
+static bool map;
 
 static void device_open(void)
 {
@@ -59,8 +48,26 @@ static void device_open(void)
 	lid = port.lid;
 	NEED(pd = ibv_alloc_pd(ctx));
 	NEED(cq = ibv_create_cq(ctx, 64, NULL, NULL, 0));
+}
+
+static void plain_make(void)
+{
 	memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	NEED(memory != MAP_FAILED);
+	address = (uintptr_t)memory;
+}
+
+/* A region that this process keeps, whatever becomes of the keys that it gives to the peer. */
+static void region_make(void)
+{
+	struct verbsd_mr_attr attr = { .size = SIZE };
+	struct ibv_mr *keeper = verbsd_alloc_mr(pd, &attr);
+
+	NEED(keeper);
+	memory = keeper->addr;
+	address = target_of(keeper).base;
+	capability = verbsd_export_mr_fd(keeper, 0);
+	NEED(capability >= 0);
 }
 
 static void qp_make(struct address *mine)
@@ -74,11 +81,15 @@ static void qp_make(struct address *mine)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
 				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
 
-	NEED(mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+	if (capability >= 0)
+		mr = verbsd_import_mr_fd(pd, capability, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	else
+		mr = ibv_reg_mr(pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	NEED(mr);
 	NEED(qp = ibv_create_qp(pd, &init));
 	NEED(ibv_modify_qp(qp, &attr,
 		     IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS) == 0);
-	*mine = (struct address){ qp->qp_num, mr->rkey, (uintptr_t)memory, lid };
+	*mine = (struct address){ qp->qp_num, mr->rkey, address, lid };
 }
 
 static void qp_connect(const struct address *peer)
@@ -133,6 +144,8 @@ static void write_on(const struct address *to)
 		.wr.rdma = { to->addr, to->rkey },
 	}, *bad;
 
+	uint64_t before = runs();
+
 	for (unsigned n = 0;; n++) {
 		struct ibv_wc wc;
 
@@ -142,6 +155,10 @@ static void write_on(const struct address *to)
 			;
 		if (wc.status != IBV_WC_SUCCESS)
 			return;
+		if (before != UINT64_MAX && (!map || runs() > before)) {
+			NEED(write(link_fd, "w", 1) == 1);
+			before = UINT64_MAX;
+		}
 	}
 }
 
@@ -152,6 +169,7 @@ static void writer(void)
 
 	alarm(290);
 	device_open();
+	plain_make();
 	memset(memory, 0x55, SIZE);
 	for (;;) {
 		qp_make(&mine);
@@ -214,7 +232,12 @@ static void to_error(void)
 	NEED(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0);
 }
 
-static void (*const verbs[])(void) = { deregister, destroy, to_error };
+static void reregister(void)
+{
+	NEED(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE) == 0);
+}
+
+static void (*const verbs[])(void) = { deregister, destroy, to_error, reregister };
 
 static void round_of(unsigned n)
 {
@@ -229,15 +252,14 @@ static void round_of(unsigned n)
 	NEED(swap_addresses(&mine, &peer));
 	qp_connect(&peer);
 	NEED(read(link_fd, &byte, 1) == 1 && byte == 'c' && write(link_fd, "g", 1) == 1);
-	while (__atomic_load_n(&memory[SIZE - 1], __ATOMIC_ACQUIRE) == 0)
-		NEED(recv(link_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0); /* or its write failed */
+	NEED(read(link_fd, &byte, 1) == 1 && byte == 'w');
 	dawdle(300000);
 	if (stop) {
 		NEED(kill(peer_pid, SIGSTOP) == 0);
 		NEED(waitpid(peer_pid, &status, WUNTRACED) == peer_pid && WIFSTOPPED(status));
 		NEED(pthread_create(&waker, NULL, wake_peer, NULL) == 0);
 	}
-	verbs[n / 2 % 3]();
+	verbs[n / 2 % (sizeof(verbs) / sizeof(verbs[0]))]();
 	memset(memory, 0xaa, SIZE);
 	if (stop)
 		NEED(pthread_join(waker, NULL) == 0);
@@ -257,6 +279,9 @@ int main(int argc, char **argv)
 	int sockets[2], status;
 
 	random_state = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
+	map = argc > 3 && strcmp(argv[3], "map") == 0;
+	if (map)
+		NEED(setenv("VERBSD_ENGINE", "map", 1) == 0);
 	NEED(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) == 0);
 	peer_pid = fork();
 	NEED(peer_pid >= 0);
@@ -265,6 +290,10 @@ int main(int argc, char **argv)
 	if (peer_pid == 0)
 		writer();
 	device_open();
+	if (map)
+		region_make();
+	else
+		plain_make();
 	for (unsigned n = 0; n < rounds; n++)
 		round_of(n);
 	close(link_fd);

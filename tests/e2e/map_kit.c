@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/e2e/map.h"
+
+#include <stdlib.h>
+
+/* --- what this process has mapped --------------------------------------------------------------------------------- */
+
+/* How many mappings have that name and mode; *@first is where one starts. */
+static unsigned mappings(const char *name, const char *mode, void **first)
+{
+	FILE *file = fopen("/proc/self/maps", "re");
+	char line[512], perms[8], path[256];
+	unsigned long start;
+	unsigned n = 0;
+
+	NEED(file);
+	while (fgets(line, sizeof(line), file)) {
+		path[0] = '\0';
+		if (sscanf(line, "%lx-%*x %7s %*s %*s %*s %255s", &start, perms, path) < 2 || !strstr(path, name) ||
+			(mode && strcmp(perms, mode) != 0))
+			continue;
+		if (first)
+			*first = (void *)start;
+		n++;
+	}
+	fclose(file);
+	return n;
+}
+
+unsigned regions_mapped(const char *mode)
+{
+	return mappings("memfd:verbsd-region", mode, NULL);
+}
+
+uint64_t counted(enum vsd_counter counter)
+{
+	static const struct vsd_page *page;
+	void *mem = NULL;
+
+	if (!page) {
+		NEED(mappings("memfd:verbsd-process", "rw-s", &mem) == 1);
+		page = mem;
+	}
+	return page->counters[counter];
+}
+
+uint64_t runs(void)
+{
+	return counted(VSD_COUNT_INITIATOR_RUN);
+}
+
+/* --- an owner and initiators -------------------------------------------------------------------------------------- */
+
+struct ibv_mr *region_alloc(struct ibv_pd *pd, unsigned access)
+{
+	struct verbsd_mr_attr attr = { .size = REGION_SIZE, .access = access };
+	struct ibv_mr *mr = verbsd_alloc_mr(pd, &attr);
+
+	NEED(mr);
+	return mr;
+}
+
+struct target target_of(struct ibv_mr *mr)
+{
+	struct verbsd_mr_info info;
+
+	NEED(verbsd_query_mr(mr, &info) == 0);
+	return (struct target){ info.base, info.rkey };
+}
+
+void initiator_open(struct initiator *self, int fd)
+{
+	end_open(&self->end);
+	self->memory = calloc(1, REGION_SIZE);
+	NEED(self->memory);
+	self->mr = ibv_reg_mr(self->end.pd, self->memory, REGION_SIZE, ALL_ACCESS);
+	NEED(self->mr);
+	end_meet(&self->end, fd);
+	hear(fd, &self->to, sizeof(self->to));
+}
+
+void initiator_close(struct initiator *self)
+{
+	NEED(ibv_destroy_qp(self->end.qp) == 0);
+	NEED(ibv_destroy_cq(self->end.cq) == 0);
+	NEED(ibv_dereg_mr(self->mr) == 0);
+	NEED(ibv_dealloc_pd(self->end.pd) == 0);
+	NEED(ibv_close_device(self->end.ctx) == 0);
+	free(self->memory);
+}
+
+enum ibv_wc_status initiator_try(
+	struct initiator *self, enum ibv_wr_opcode opcode, size_t from, uint32_t length, uint64_t at)
+{
+	return end_work(&self->end, &(struct work){ opcode, (uintptr_t)self->memory + from, length, self->mr->lkey,
+					    self->to.base + at, self->to.rkey, 1, 0 });
+}
+
+void initiator_run(struct initiator *self, enum ibv_wr_opcode opcode, size_t from, uint32_t length, uint64_t at)
+{
+	NEED(initiator_try(self, opcode, from, length, at) == IBV_WC_SUCCESS);
+}
+
+void initiator_warm_up(struct initiator *self, enum ibv_wr_opcode opcode)
+{
+	for (uint64_t before = runs(); runs() == before;)
+		initiator_run(self, opcode, REGION_SIZE - 8, 8, REGION_SIZE - 8);
+}
+
+void invite(struct end *end, int fd, struct ibv_mr *mr)
+{
+	struct target to = target_of(mr);
+
+	end_meet(end, fd);
+	say(fd, &to, sizeof(to));
+}
+
+void fill(uint8_t *memory, size_t n, uint64_t seed)
+{
+	for (size_t i = 0; i + 8 <= n; i += 8) {
+		uint64_t word = (seed + i) * 0x9e3779b97f4a7c15ull;
+
+		memcpy(memory + i, &word, 8);
+	}
+}
+
+bool filled(const uint8_t *memory, size_t n, uint64_t seed)
+{
+	for (size_t i = 0; i + 8 <= n; i += 8) {
+		uint64_t word = (seed + i) * 0x9e3779b97f4a7c15ull;
+
+		if (memcmp(memory + i, &word, 8) != 0)
+			return false;
+	}
+	return true;
+}
