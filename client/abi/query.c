@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "proto/attributes.h"
+
 #define PHYS_LINK_UP	   5
 #define PHYS_DISABLED	   3
 #define PAGE_SIZES	   0xfffff000 /* every power of two from 4 KiB on */
@@ -17,7 +19,6 @@
 #define PORT_CAP_IP_GIDS   (1 << 26)
 #define PORT_SUBNET_PERIOD 18
 #define VENDOR_NONE	   0xffffff /* as software devices say: no OUI is ours */
-#define GID_TABLE_MIN	   8
 #define DEVICE_ATOMIC_WRITE (1ull << 40) /* IB_UVERBS_DEVICE_ATOMIC_WRITE of newer headers */
 
 /* --- device -------------------------------------------------------------------------------------------------------- */
@@ -120,12 +121,7 @@ const Vsd__Port *abi_port(const struct soft_context *ctx, uint32_t number)
 
 uint32_t abi_gid_table_len(const Vsd__Port *port)
 {
-	uint32_t len = GID_TABLE_MIN;
-
-	for (size_t i = 0; i < port->n_gids; i++)
-		if (port->gids[i]->index >= len)
-			len = port->gids[i]->index + 1;
-	return len;
+	return port_gids(port);
 }
 
 static void port_fill(const Vsd__Port *port, struct ibv_port_attr *attr)

@@ -2,10 +2,11 @@
 /* What programs read below a device's sysfs path: a soft device has no sysfs folder, so its files are answered here. */
 #include "client/abi/abi.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "proto/attributes.h"
 
 /* The interface of the installed infiniband/driver.h of old, which Debian 12 has no more. */
 const char *ibv_get_sysfs_path(void);
@@ -18,51 +19,33 @@ VERBS_API const char *ibv_get_sysfs_path(void)
 	return REAL_INT(path ? path : "/sys", ibv_get_sysfs_path, "IBVERBS_1.0");
 }
 
-static int text_constant(const Vsd__Device *info, char *buf, size_t size, const char *text)
-{
-	return snprintf(buf, size, "%s", text);
-}
-
-static int text_guid(const Vsd__Device *info, char *buf, size_t size, const char *text)
-{
-	uint64_t guid = info->guid;
-
-	return snprintf(buf, size, "%04x:%04x:%04x:%04x", (unsigned)(guid >> 48) & 0xffff,
-		(unsigned)(guid >> 32) & 0xffff, (unsigned)(guid >> 16) & 0xffff,
-		(unsigned)guid & 0xffff);
-}
-
-static int text_name(const Vsd__Device *info, char *buf, size_t size, const char *text)
-{
-	return snprintf(buf, size, "%s", info->name);
-}
-
-static const struct {
+struct wanted {
 	const char *file;
-	int (*write)(const Vsd__Device *info, char *buf, size_t size, const char *text);
-	const char *text;
-} files[] = {
-	{ "board_id", text_constant, "verbsd-soft" },
-	{ "fw_ver", text_constant, PACKAGE_VERSION },
-	{ "hca_type", text_constant, "verbsd-soft" },
-	{ "hw_rev", text_constant, "0x0" },
-	{ "node_desc", text_name, NULL },
-	{ "node_guid", text_guid, NULL },
-	{ "node_type", text_constant, "1: CA" },
-	{ "sys_image_guid", text_guid, NULL },
+	char *buf;
+	size_t size;
+	int n; /* bytes of text that the caller got */
 };
+
+/* As the kernel's file with its newline taken off: what does not fit is cut. */
+static int wanted_take(const char *file, const char *text, void *arg)
+{
+	struct wanted *wanted = arg;
+	int n;
+
+	if (strcmp(file, wanted->file) != 0)
+		return 0;
+	n = snprintf(wanted->buf, wanted->size, "%s", text);
+	wanted->n = (size_t)n < wanted->size ? n : (int)wanted->size - 1;
+	return 1;
+}
 
 static int soft_read(const Vsd__Device *info, const char *file, char *buf, size_t size)
 {
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		if (strcmp(files[i].file, file) != 0)
-			continue;
+	struct wanted wanted = { .file = file, .buf = buf, .size = size };
 
-		int n = files[i].write(info, buf, size, files[i].text);
-
-		return n < 0 || size == 0 ? abi_minus(EINVAL) : (size_t)n < size ? n : (int)size - 1;
-	}
-	return abi_minus(ENOENT);
+	if (size == 0)
+		return abi_minus(EINVAL);
+	return device_attributes(info, wanted_take, &wanted) ? wanted.n : abi_minus(ENOENT);
 }
 
 VERBS_API int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size)
