@@ -23,6 +23,7 @@ struct ctl {
 	const char *
 		admin; /* the same for --admin-socket; beside the socket when only that was named */
 	const char *config; /* --config */
+	const char *form, *paths; /* --form, --paths */
 	bool json, no_headings, private;
 	const char *uid; /* --uid; NULL: one's own */
 	char **args; /* what follows options, NULL-terminated */

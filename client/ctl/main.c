@@ -22,10 +22,14 @@ enum option_bit {
 	OPT_HELP = 64,
 	OPT_VERSION = 128,
 	OPT_UID = 256,
+	OPT_FORM = 512, /* and on: without a letter */
+	OPT_PATHS = 1024,
+	OPT_NO_PATHS = 2048,
 };
 
 #define OPT_COMMON (OPT_SOCKET | OPT_ADMIN | OPT_HELP | OPT_VERSION)
 #define OPT_TABLE  (OPT_COMMON | OPT_JSON | OPT_HEADINGS)
+#define OPT_RUN	   (OPT_COMMON | OPT_PRIVATE | OPT_CONFIG | OPT_FORM | OPT_PATHS | OPT_NO_PATHS)
 
 static const struct option options[] = {
 	{ "socket", required_argument, NULL, OPT_SOCKET },
@@ -37,6 +41,9 @@ static const struct option options[] = {
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ "version", no_argument, NULL, OPT_VERSION },
 	{ "uid", required_argument, NULL, OPT_UID },
+	{ "form", required_argument, NULL, OPT_FORM },
+	{ "paths", required_argument, NULL, OPT_PATHS },
+	{ "no-paths", no_argument, NULL, OPT_NO_PATHS },
 	{ NULL },
 };
 
@@ -50,6 +57,9 @@ static const char *const option_help[][2] = {
 	{ "-h, --help", "print this" },
 	{ "-V, --version", "print the version" },
 	{ "-u, --uid USER", "of this user's, by name or number (administration)" },
+	{ "    --form FORM", "preload, soname, both or auto: how the library gets in" },
+	{ "    --paths MODE", "interpose, namespace, none or auto: /dev/infiniband and /sys" },
+	{ "    --no-paths", "as --paths none" },
 };
 
 struct command {
@@ -69,7 +79,7 @@ static const struct command commands[] = {
 		"show objects, of one kind or all" },
 	{ "watch", ctl_watch, OPT_COMMON | OPT_JSON, 0, 0, "",
 		"show objects as they come and go" },
-	{ "run", ctl_run, OPT_COMMON | OPT_PRIVATE | OPT_CONFIG, 1, -1,
+	{ "run", ctl_run, OPT_RUN, 1, -1,
 		"[--private] -- PROGRAM [ARGUMENT...]", "run a program with verbsd's library" },
 	{ "mr", ctl_mr, OPT_COMMON | OPT_UID, 2, 2, "rm [--uid USER] NAME",
 		"take the name of a shared region away" },
@@ -131,6 +141,15 @@ static void option_apply(struct ctl *ctl, int option)
 		break;
 	case OPT_UID:
 		ctl->uid = optarg;
+		break;
+	case OPT_FORM:
+		ctl->form = optarg;
+		break;
+	case OPT_PATHS:
+		ctl->paths = optarg;
+		break;
+	case OPT_NO_PATHS:
+		ctl->paths = "none";
 		break;
 	case OPT_JSON:
 		ctl->json = true;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The dynamic linker only grumbles about a preload that it cannot use, or the program ends before its main. So the
- * preload is tried on a program that does nothing, and what went wrong is said in one line.
+ * library is tried on a program that does nothing, and what went wrong is said in one line.
  */
 #include "client/ctl/preload.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,66 +16,44 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/escape.h"
 
-#define LIBRARY_ENV "VERBSD_LIBRARY"
-#define PROBE       "/bin/true"
+#define PROBE "/bin/true"
 
-/* Where @dir is, seen from the folder that this program is in. */
-static char *installed_beside(const char *dir, const char *name)
+/* Whether a list of libraries has @library already. */
+static bool list_has(const char *list, const char *library)
 {
-	char exe[PATH_MAX], *path;
-	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	size_t common = 0;
+	size_t length = strlen(library);
 
-	if (n <= 0)
-		return NULL;
-	exe[n] = 0;
-
-	char *slash = strrchr(exe, '/');
-
-	if (!slash)
-		return NULL;
-	*slash = 0;
-	/* /usr/bin and /usr/lib/x have /usr in common, and one step up leads there. */
-	for (size_t i = 0; VERBSD_BINDIR[i] && VERBSD_BINDIR[i] == dir[i]; i++)
-		if (dir[i] == '/')
-			common = i;
-	for (const char *step = &VERBSD_BINDIR[common]; (step = strchr(step, '/')); step++) {
-		slash = strrchr(exe, '/');
-		if (!slash)
-			return NULL;
-		*slash = 0;
-	}
-	if (asprintf(&path, "%s%s/%s", exe, &dir[common], name) < 0)
-		return NULL;
-	return path;
+	for (const char *at = list; (at = strstr(at, library)); at += length)
+		if ((at == list || strchr(": ", at[-1])) &&
+			(!at[length] || strchr(": ", at[length])))
+			return true;
+	return false;
 }
 
-char *installed_find(const char *env, const char *dir, const char *name)
+/* LD_PRELOAD with @library: what was there stays first, since a sanitizer insists on it. To be freed. */
+static char *list_with(const char *library)
 {
-	const char *named = getenv(env);
-	char *path;
+	const char *old = getenv("LD_PRELOAD");
+	char *list;
 
-	if (named && *named)
-		return access(named, R_OK) == 0 ? realpath(named, NULL) : NULL;
-	path = installed_beside(dir, name);
-	if (path && access(path, R_OK) == 0)
-		return path;
-	free(path);
-	if (asprintf(&path, "%s/%s", dir, name) < 0)
-		return NULL;
-	if (access(path, R_OK) == 0)
-		return path;
-	free(path);
-	return NULL;
+	if (!old || !*old)
+		return strdup(library);
+	if (list_has(old, library))
+		return strdup(old);
+	return asprintf(&list, "%s:%s", old, library) < 0 ? NULL : list;
 }
 
-static void probe_child(const int out[2])
+static void probe_child(const char *list, const int out[2])
 {
+	setenv("LD_PRELOAD", list, 1);
 	dup2(out[1], STDERR_FILENO);
 	dup2(out[1], STDOUT_FILENO);
 	close(out[0]);
 	close(out[1]);
 	execl(PROBE, PROBE, (char *)NULL);
+	/* An image may have next to nothing in it, but it has us. */
+	if (errno == ENOENT)
+		execl("/proc/self/exe", "verbsctl", "--version", (char *)NULL);
 	dprintf(STDERR_FILENO, "%s: %s\n", PROBE, strerror(errno));
 	_exit(CTL_NOT_FOUND);
 }
@@ -94,8 +71,8 @@ static char *line_about(char *text, const char *library)
 	return line;
 }
 
-/* Runs the probe with the environment as it is; what it printed is in @text. Its wait status, or a negative errno. */
-static int probe_run(char *text, size_t size)
+/* Runs the probe with that LD_PRELOAD; what it printed is in @text. Its wait status, or a negative errno. */
+static int probe_run(const char *list, char *text, size_t size)
 {
 	int out[2], status;
 	size_t at = 0;
@@ -107,7 +84,7 @@ static int probe_run(char *text, size_t size)
 	pid_t pid = fork();
 
 	if (pid == 0)
-		probe_child(out);
+		probe_child(list, out);
 	close(out[1]);
 	if (pid < 0) {
 		n = -errno;
@@ -124,10 +101,11 @@ static int probe_run(char *text, size_t size)
 	return status;
 }
 
-static int preload_try(const char *library)
+/* 0, or an exit code. */
+static int list_try(const char *list, const char *library)
 {
 	char text[4096] = "", reason[sizeof(text)];
-	int status = probe_run(text, sizeof(text));
+	int status = probe_run(list, text, sizeof(text));
 
 	if (status < 0) {
 		ctl_say("run: %s: %s", PROBE, strerror(-status));
@@ -150,43 +128,33 @@ static int preload_try(const char *library)
 	return CTL_CANNOT_RUN;
 }
 
-/* Whether a list of LD_PRELOAD has @library already. */
-static bool list_has(const char *list, const char *library)
+static int preload_with(const char *library, bool keep)
 {
-	size_t length = strlen(library);
-
-	for (const char *at = list; (at = strstr(at, library)); at += length)
-		if ((at == list || strchr(": ", at[-1])) &&
-			(!at[length] || strchr(": ", at[length])))
-			return true;
-	return false;
-}
-
-int preload_set(void)
-{
-	char *library = installed_find(LIBRARY_ENV, VERBSD_LIBDIR, "libverbsd.so.1");
-	const char *old = getenv("LD_PRELOAD");
-	char *list = NULL;
+	char *list;
 	int r = CTL_CANNOT_RUN;
 
-	if (!library) {
-		ctl_say("run: the library was not found (%s names another)", LIBRARY_ENV);
+	if (strpbrk(library, ":; \t\n")) {
+		ctl_say("run: %s: the dynamic linker takes no path with a blank, a colon or a semicolon", library);
 		return r;
 	}
-	if (strpbrk(library, ": \t\n")) {
-		ctl_say("run: %s: the dynamic linker takes no path with a blank or a colon",
-			library);
-	} else if (asprintf(&list, "%s%s%s", old && *old ? old : "", old && *old ? ":" : "",
-			   library) < 0) {
-		list = NULL;
+	list = list_with(library);
+	if (!list) {
 		ctl_say("run: %s", strerror(ENOMEM));
-	} else {
-		/* What was there stays first: a sanitizer insists on it. */
-		if (!old || !list_has(old, library))
-			setenv("LD_PRELOAD", list, 1);
-		r = preload_try(library);
+		return r;
 	}
+	r = list_try(list, library);
+	if (r == 0 && keep)
+		setenv("LD_PRELOAD", list, 1);
 	free(list);
-	free(library);
 	return r;
+}
+
+int preload_try(const char *library)
+{
+	return preload_with(library, false);
+}
+
+int preload_add(const char *library)
+{
+	return preload_with(library, true);
 }

@@ -20,8 +20,10 @@
 #include <unistd.h>
 
 #include "client/ctl/ctl.h"
-#include "client/ctl/preload.h"
+#include "client/ctl/form.h"
+#include "client/ctl/installed.h"
 #include "client/ctl/reaper.h"
+#include "client/ctl/tree.h"
 
 #define DAEMON_ENV    "VERBSD_DAEMON"
 #define START_SECONDS 30
@@ -33,6 +35,7 @@ struct private
 	char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	char admin[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	char config[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* an empty one */
+	char paths[sizeof(((struct sockaddr_un *)0)->sun_path)];  /* what programs find in /dev and /sys */
 	pid_t daemon, reaper;
 };
 
@@ -61,6 +64,7 @@ static int private_dir_in(struct private *private, const char *parent)
 	snprintf(private->socket, sizeof(private->socket), "%s/verbsd.sock", private->dir);
 	snprintf(private->admin, sizeof(private->admin), "%s/admin.sock", private->dir);
 	snprintf(private->config, sizeof(private->config), "%s/config", private->dir);
+	snprintf(private->paths, sizeof(private->paths), "%s/paths", private->dir);
 	r = config_create(private->config);
 	if (r < 0)
 		rmdir(private->dir);
@@ -81,6 +85,7 @@ static void private_dir_remove(const struct private *private)
 	unlink(private->socket);
 	unlink(private->admin);
 	unlink(private->config);
+	tree_remove(private->paths);
 	rmdir(private->dir);
 }
 
@@ -98,8 +103,7 @@ static void daemon_child(const struct private *private, const char *path, const 
 	sigprocmask(SIG_SETMASK, old, NULL);
 	dup2(null, STDIN_FILENO);
 	dup2(STDERR_FILENO, STDOUT_FILENO);
-	/* The library is for the program. */
-	unsetenv("LD_PRELOAD");
+	form_unset();
 	unsetenv("NOTIFY_SOCKET");
 	unsetenv("LISTEN_FDS");
 	fcntl(ready, F_SETFD, 0);
@@ -198,7 +202,24 @@ static int program_wait(struct private *private, const sigset_t *set)
 	return reaper_code(status);
 }
 
-int private_run(char **argv, const char *config)
+/* The daemon is up: the program's exit code, or our own. */
+static int program_run(struct private *private, char **argv, enum paths paths, const sigset_t *set, const sigset_t *old)
+{
+	int r;
+
+	setenv(VSD_SOCKET_ENV, private->socket, 1);
+	setenv(VSD_ADMIN_ENV, private->admin, 1);
+	r = paths_set(paths, private->socket, private->paths);
+	if (r != 0)
+		return r;
+	private->reaper = reaper_start(argv, old);
+	if (private->reaper > 0)
+		return program_wait(private, set);
+	ctl_say("run: %s", strerror(-private->reaper));
+	return CTL_FAILED;
+}
+
+int private_run(char **argv, const char *config, enum paths paths)
 {
 	struct private private = { 0 };
 	sigset_t set, old;
@@ -211,15 +232,8 @@ int private_run(char **argv, const char *config)
 	}
 	reaper_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, &old);
-	if (daemon_start(&private, config, &old) == 0) {
-		setenv(VSD_SOCKET_ENV, private.socket, 1);
-		setenv(VSD_ADMIN_ENV, private.admin, 1);
-		private.reaper = reaper_start(argv, &old);
-		if (private.reaper > 0)
-			code = program_wait(&private, &set);
-		else
-			ctl_say("run: %s", strerror(-private.reaper));
-	}
+	if (daemon_start(&private, config, &old) == 0)
+		code = program_run(&private, argv, paths, &set, &old);
 	daemon_stop(&private);
 	private_dir_remove(&private);
 	return code;

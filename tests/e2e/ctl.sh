@@ -210,11 +210,11 @@ status 7 "run gives the program's status" ctl run -- sh -c 'exit 7'
 # A folder of PATH that the user may not search would make it "permission denied", as with env(1).
 PATH=/usr/bin:/bin status 127 "run: not found" ctl run -- no-such-program
 status 126 "run: not executable" ctl run -- /etc/passwd
-status 0 "run: the library" ctl run -- sh -c 'echo "$LD_PRELOAD"'
+status 0 "run: the library" ctl run --form preload -- sh -c 'echo "$LD_PRELOAD"'
 holds "run: is the installed one" grep -qxE "$(readlink -f "$root")/lib/libverbsd\\.so(\\.[0-9]+)?" "$out"
 libm=$(ldconfig -p | awk '$1 == "libm.so.6" { print $NF; exit }')
 LD_PRELOAD=$libm status 0 "run: keeps a preload" ctl run -- sh -c 'echo "$LD_PRELOAD"'
-holds "run: both are there" grep -q "$libm:.*libverbsd" "$out"
+holds "run: both are there" grep -q "$libm:.*verbs" "$out"
 echo rubbish >"$work/out/rubbish.so"
 VERBSD_LIBRARY=$work/out/rubbish.so status 126 "run: a library that cannot be preloaded" ctl run -- true
 tap_empty "run: says so in one line" "$(sed 1d "$out.err")"
