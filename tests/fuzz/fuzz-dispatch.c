@@ -2,8 +2,9 @@
 /*
  * Whatever two clients may send to a server with the fake backend. The input is a list of records: which client, an
  * opcode, a length, a body; the header is made for it. Opcode 0xff sends the body as a whole frame, 0xfe makes the
- * backend's next call but (first byte of the body) fail, 0xfd kills the client, 0xfc sends the body on its event socket.
- * When all clients are gone, nothing may be left.
+ * backend's next call but (first byte of the body) fail, 0xfd kills the client, 0xfc sends the body on its event socket,
+ * 0xfb sends the body behind its first byte, an opcode, with the nonce of a capability that there is in its last 32 bytes.
+ * When all clients are gone, nothing may be left but the regions that were asked to stay.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 
 #include "daemon/accept.h"
 #include "daemon/backend.h"
+#include "daemon/context.h"
 #include "daemon/dispatch.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
@@ -142,6 +144,31 @@ static void feed(struct fuzz_client *client, unsigned opcode, const uint8_t *bod
 		session_lost(client->session, GONE_DEAD);
 }
 
+/* The newest capability of the kind that @opcode takes. */
+static const uint8_t *newest_nonce(unsigned opcode)
+{
+	const struct list *contexts = &server->contexts,
+			  *capabilities = &server->regions.capabilities;
+
+	if (opcode == VSD__OP__OP_CONTEXT_ATTACH && !list_empty(contexts))
+		return container_of(contexts->prev, struct context, link)->nonce;
+	if (opcode == VSD__OP__OP_REGION_IMPORT && !list_empty(capabilities))
+		return container_of(capabilities->prev, struct region_capability, link)->nonce;
+	return NULL;
+}
+
+static void feed_nonce(struct fuzz_client *client, const uint8_t *body, size_t length)
+{
+	const uint8_t *nonce = length > VSD_NONCE_SIZE ? newest_nonce(body[0]) : NULL;
+	uint8_t filled[VSD_REQUEST_MAX];
+
+	if (!nonce)
+		return;
+	memcpy(filled, body, length - VSD_NONCE_SIZE);
+	memcpy(filled + length - VSD_NONCE_SIZE, nonce, VSD_NONCE_SIZE);
+	feed(client, filled[0], filled + 1, length - 1);
+}
+
 /* The first byte is the opcode. */
 static void feed_events(struct fuzz_client *client, const uint8_t *body, size_t length)
 {
@@ -174,6 +201,8 @@ static void record(struct fuzz_client *client, unsigned opcode, const uint8_t *b
 	}
 	if (opcode == 0xfc)
 		feed_events(client, body, length);
+	else if (opcode == 0xfb)
+		feed_nonce(client, body, length);
 	else
 		feed(client, opcode, body, length);
 	drain(client);
@@ -192,12 +221,27 @@ static void pool_renew(struct lease_pool *pool)
 /* As just started: each input meets the same numbers. A server for each would take most of the time. */
 static void renew(void)
 {
+	regions_deinit(&server->regions);
 	pool_renew(&server->qpns);
 	pool_renew(&server->keys);
+	regions_init(&server->regions, &server->keys);
+	handle_table_deinit(&server->pd_numbers);
 	handle_table_deinit(&server->processes);
 	handle_table_deinit(&server->segments);
 	server->last_session = 0;
 	server->refused = 0;
+}
+
+/* Those that are there are to be, and nobody has them. */
+static void check_regions(void)
+{
+	list_for_each (pos, &server->regions.all) {
+		const struct region *region = container_of(pos, struct region, link);
+
+		require(region->persistent && region->users == 0 && region->name[0],
+			"regions are left");
+	}
+	require(!server->regions.mrs, "MRs on regions are left");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -231,8 +275,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require(server->n_objects == 0 && backend_fake_objects() == 0, "objects are left");
 	require(server->n_wires == 0 && server->segments.count == 0 && !server->pairs,
 		"wires are left");
-	require(server->processes.count == 0 && list_empty(&server->domains.domains),
-		"charges are left");
+	require(server->processes.count == 0, "processes are left");
+	check_regions();
 	renew();
+	require(list_empty(&server->domains.domains), "charges are left");
 	return 0;
 }
