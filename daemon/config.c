@@ -76,6 +76,9 @@ void config_limits(const struct config *config, uid_t uid, uint64_t *limit)
 	/* Whatever is configured, nobody alone can take all that the daemon may open. */
 	if (limit[SLOT_FDS] > fd_limit() / 2)
 		limit[SLOT_FDS] = fd_limit() / 2;
+	/* Nor with regions, which may stay without a process, all that he may: he has to connect to take them away. */
+	if (limit[SLOT_REGIONS] > limit[SLOT_FDS] / 2)
+		limit[SLOT_REGIONS] = limit[SLOT_FDS] / 2;
 }
 
 static bool has(const struct id_list *list, uint32_t id)

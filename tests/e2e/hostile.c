@@ -26,6 +26,7 @@ struct setting setting = { .scale = 1 };
 
 static const struct attack *const attacks[] = {
 	attacks_frames, attacks_requests, attacks_objects, attacks_wires, attacks_floods, attacks_fds,
+	attacks_regions,
 };
 
 static unsigned findings;
@@ -90,6 +91,7 @@ static void run(const struct attack *attack)
 {
 	memset(counts, 0, sizeof(counts));
 	attack->run();
+	regions_clean();
 	printf("%s:", attack->name);
 	for (unsigned i = 0; i < COUNTS && counts[i].what; i++)
 		printf(" %lu %s", counts[i].n, counts[i].what);

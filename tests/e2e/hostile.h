@@ -80,6 +80,7 @@ ProtobufCMessage *link_event(struct link *link, unsigned opcode, const ProtobufC
 struct world {
 	struct link link;
 	uint32_t pd, td, parent, cq, srq, qp, ud, ah, mw, mr;
+	uint32_t region; /* an MR on a shared region, made when it is first wanted */
 	uint32_t key_first, key_next, qpn_first, qpn_next, keys, qpns;
 	uint32_t qpn, ud_qpn, key;
 };
@@ -108,6 +109,7 @@ int make_mr(struct link *link, uint32_t pd, uint32_t key, uint32_t *mr);
 int make_cq(struct link *link, uint32_t *cq);
 int make_qp(struct link *link, uint32_t pd, uint32_t cq, unsigned type, uint32_t qpn, uint32_t *qp);
 int make_lease(struct link *link, Vsd__LeaseKind kind, uint32_t count, uint32_t *first, uint32_t *n);
+int make_region(struct link *link, uint32_t pd, uint64_t size, uint32_t flags, const char *name, uint32_t *mr);
 int destroy(struct link *link, Vsd__ObjectType type, uint32_t handle);
 int modify(struct link *link, uint32_t qp, unsigned state, uint32_t dest);
 
@@ -119,7 +121,12 @@ struct attack {
 };
 
 extern const struct attack attacks_frames[], attacks_requests[], attacks_objects[], attacks_wires[], attacks_floods[],
-	attacks_fds[];
+	attacks_fds[], attacks_regions[];
+
+/* ---- hostile_regions.c ---- */
+
+/* Takes away all names that attacks left to regions of our domain, and what was kept under them. */
+void regions_clean(void);
 
 /* The well-behaved client. */
 int polite(void);

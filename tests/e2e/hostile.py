@@ -37,6 +37,9 @@ cqs = 300
 srqs = 300
 qps = 200
 ahs = 300
+regions = 250
+region_bytes = 1G
+persistent_bytes = 64M
 """
 
 
@@ -230,7 +233,7 @@ def limited(names):
     daemon = Daemon(LIMITED)
     polite = Polite(daemon)
     try:
-        attack_all(daemon, polite, [n for n in names if n in ("quotas", "many_contexts", "extreme_fields")],
+        attack_all(daemon, polite, [n for n in names if n in ("quotas", "many_contexts", "extreme_fields", "region_quotas")],
                    "with low limits, ", "--limited")
     finally:
         polite.stop()

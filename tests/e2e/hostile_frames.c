@@ -173,7 +173,8 @@ static void in_state(const struct operation *operation, unsigned joined, bool ad
 
 static bool is_plain(unsigned op)
 {
-	return op == VSD__OP__OP_DEVICE_LIST || (op >= VSD__OP__OP_STATUS && op < VSD__OP__OP_RELOAD);
+	return op == VSD__OP__OP_DEVICE_LIST || op == VSD__OP__OP_REGION_RELEASE ||
+	       (op >= VSD__OP__OP_STATUS && op < VSD__OP__OP_RELOAD);
 }
 
 static void states(void)

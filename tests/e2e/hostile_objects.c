@@ -14,7 +14,7 @@
 static void names_all(struct world *world, const char *what, const uint32_t *handles, size_t n)
 {
 	static const char *const fields[] = {
-		"pd", "td", "parent_domain", "send_cq", "recv_cq", "cq", "srq", "qp", "handle",
+		"pd", "td", "parent_domain", "send_cq", "recv_cq", "cq", "srq", "qp", "mr", "handle",
 	};
 
 	for (size_t i = 0; i < n_operations; i++) {
@@ -73,7 +73,7 @@ static void types(void)
 			if (t != h)
 				must_be(destroy(&w.link, all[t], of_type[h]), EINVAL, "destroying a %d as a %d", all[h],
 					all[t]);
-	for (unsigned type = 13; type < 40; type++)
+	for (unsigned type = VSD__OBJECT_TYPE__OBJ_REGION; type < 40; type++)
 		must_be(destroy(&w.link, (Vsd__ObjectType)type, w.ah), EINVAL, "destroying type %u", type);
 	must_be(destroy(&w.link, (Vsd__ObjectType)-1, w.ah), EINVAL, "destroying type -1");
 	must_be(destroy(&w.link, (Vsd__ObjectType)0x80000001, w.ah), EINVAL, "destroying type 2^31 + 1");
@@ -126,6 +126,8 @@ static void contexts(void)
 static void attached(void)
 {
 	Vsd__ContextAttachRequest request = VSD__CONTEXT_ATTACH_REQUEST__INIT;
+	Vsd__RegionExportRequest export = VSD__REGION_EXPORT_REQUEST__INIT;
+	Vsd__MrImportRequest import = VSD__MR_IMPORT_REQUEST__INIT;
 	uint8_t nonce[VSD_NONCE_SIZE + 1] = { 0 };
 	struct world owner;
 	struct link link;
@@ -155,6 +157,14 @@ static void attached(void)
 	must_be(destroy(&link, VSD__OBJECT_TYPE__OBJ_QP, owner.qp), EINVAL, "a QP of another process");
 	must_be(destroy(&link, VSD__OBJECT_TYPE__OBJ_MR, owner.mr), EINVAL, "an MR of another process");
 	must_be(destroy(&link, VSD__OBJECT_TYPE__OBJ_CQ, owner.cq), EINVAL, "a CQ of another process");
+	must_be(make_region(&owner.link, owner.pd, 4096, 0, NULL, &handle), 0, "REGION_CREATE");
+	export.context = import.context = link.context;
+	export.mr = import.handle = handle;
+	must_be(link_call(&link, VSD__OP__OP_REGION_EXPORT, &export.base, NULL), EINVAL, "a region's MR of another process");
+	import.pd = owner.pd;
+	must_be(link_call(&link, VSD__OP__OP_MR_IMPORT, &import.base, NULL), 0, "importing it");
+	import.handle = owner.mr;
+	must_be(link_call(&link, VSD__OP__OP_MR_IMPORT, &import.base, NULL), EOPNOTSUPP, "importing an MR on no region");
 	must_be(modify(&link, owner.qp, IBV_QPS_ERR, 0), EINVAL, "a QP of another process");
 	must_be(make_qp(&link, owner.pd, owner.cq, IBV_QPT_RC, owner.qpn + 7, &handle), EINVAL,
 		"a CQ of another process");

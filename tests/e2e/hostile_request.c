@@ -4,6 +4,7 @@
  */
 #include "hostile.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,14 @@ const struct operation operations[] = {
 	OPERATION(IN_USE, in_use_request),
 	OPERATION(MCAST_ATTACH, mcast_request),
 	OPERATION(MCAST_DETACH, mcast_request),
+	OPERATION(REGION_CREATE, region_create_request),
+	OPERATION(REGION_EXPORT, region_export_request),
+	OPERATION(REGION_IMPORT, region_import_request),
+	OPERATION(REGION_PERSIST, region_persist_request),
+	OPERATION(REGION_RELEASE, region_release_request),
+	OPERATION(REGION_GRANT, region_grant_request),
+	OPERATION(PD_IMPORT, pd_import_request),
+	OPERATION(MR_IMPORT, mr_import_request),
 	OPERATION(STATUS, empty),
 	OPERATION(LIST, list_request),
 	OPERATION(WATCH, empty),
@@ -156,14 +165,26 @@ static void world_object(struct world *world, unsigned op, uint32_t *handle)
 	request_free(request);
 }
 
+/* What the session before had leased, all of it perhaps, is free a moment after that one's end. */
+static void world_lease(struct world *world, Vsd__LeaseKind kind, uint32_t *first, uint32_t *n)
+{
+	int r = ENOSPC;
+
+	for (unsigned i = 0; r == ENOSPC && i < 200000; i++)
+		r = make_lease(&world->link, kind, 1, first, n);
+	must_be(r, 0, "LEASE");
+	if (r != 0)
+		exit(1);
+}
+
 void world_make(struct world *world)
 {
 	struct link *link = &world->link;
 
 	*world = (struct world){ .link = { .fd = -1 } };
 	link_ready(link);
-	must_be(make_lease(link, VSD__LEASE_KIND__LEASE_QPN, 1, &world->qpn_first, &world->qpns), 0, "LEASE");
-	must_be(make_lease(link, VSD__LEASE_KIND__LEASE_KEY, 1, &world->key_first, &world->keys), 0, "LEASE");
+	world_lease(world, VSD__LEASE_KIND__LEASE_QPN, &world->qpn_first, &world->qpns);
+	world_lease(world, VSD__LEASE_KIND__LEASE_KEY, &world->key_first, &world->keys);
 	must_be(make_pd(link, &world->pd), 0, "PD_ALLOC");
 	must_be(make_cq(link, &world->cq), 0, "CQ_CREATE");
 	world_object(world, VSD__OP__OP_TD_ALLOC, &world->td);
@@ -199,21 +220,32 @@ static uint64_t name_value(const struct operation *operation, const char *name, 
 		{ "max_send_wr", 4 }, { "max_recv_wr", 4 }, { "max_send_sge", 1 }, { "max_recv_sge", 1 },
 		{ "port", 1 }, { "dlid", 1 }, { "lid", 1 }, { "dest_qpn", w->qpn }, { "state", 1 }, { "count", 1 },
 		{ "segment", 1 }, { "wire", 1 }, { "generation", 1 }, { "session", ~0ull },
+		{ "size", 4096 }, { "peer", 1 },
 	};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
 		if (strcmp(values[i].name, name) == 0)
 			return values[i].value;
-	if (strcmp(name, "key") == 0)
+	if (strcmp(name, "mr") == 0) {
+		/* What other requests did to the session may make this one fail: 0 then. */
+		if (!w->region)
+			make_region(&w->link, w->pd, 4096, 0, NULL, &w->region);
+		return w->region;
+	}
+	if (strcmp(name, "key") == 0 || strcmp(name, "spare_key") == 0)
 		return (uint64_t)(w->key_first + w->key_next++ % w->keys) << 8;
 	if (strcmp(name, "qpn") == 0)
-		return operation->op == VSD__OP__OP_PEER_RESOLVE ? w->ud_qpn : w->qpn_first + w->qpn_next++ % w->qpns;
+		return operation->op == VSD__OP__OP_PEER_RESOLVE ? w->ud_qpn :
+		       operation->op == VSD__OP__OP_REGION_GRANT ? w->qpn :
+								   w->qpn_first + w->qpn_next++ % w->qpns;
 	if (strcmp(name, "kind") == 0)
 		return VSD__LEASE_KIND__LEASE_KEY;
 	if (strcmp(name, "handle") == 0)
 		return operation->op == VSD__OP__OP_QP_MODIFY ? w->qp :
 		       operation->op == VSD__OP__OP_CQ_RESIZE ? w->cq :
 		       operation->op == VSD__OP__OP_MR_REREG  ? w->mr :
+		       operation->op == VSD__OP__OP_MR_IMPORT ? w->mr :
+		       operation->op == VSD__OP__OP_PD_IMPORT ? w->pd :
 								w->ah;
 	if (strcmp(name, "type") == 0)
 		return operation->op == VSD__OP__OP_QP_CREATE ? IBV_QPT_RC :

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -537,6 +538,30 @@ START_TEST(what_is_over_the_limit_is_not_there)
 }
 END_TEST
 
+/* Whoever kept as many as he may can still connect to take them away. */
+START_TEST(kept_regions_leave_fds_for_sessions)
+{
+	struct region_got got = { .status = 0 };
+	char name[16];
+	unsigned n = 0;
+
+	region_limit(SLOT_FDS, 40);
+	for (; got.status == 0; n++) {
+		snprintf(name, sizeof(name), "%u", n);
+		got = region_create(&a, 1, 0, REGION_PERSIST, name);
+	}
+	ck_assert_int_eq(got.status, EDQUOT);
+	ck_assert_uint_eq(n, 21);
+	client_close(&a);
+	client_close(&b);
+	client_open(&a);
+	while (--n > 0) {
+		snprintf(name, sizeof(name), "%u", n - 1);
+		ck_assert_int_eq(region_release_as(&a, name), 0);
+	}
+}
+END_TEST
+
 START_TEST(persistence_that_is_too_dear_is_refused_alone)
 {
 	struct region_got made;
@@ -612,6 +637,7 @@ int main(void)
 	tcase_add_test(tcase, who_is_alone_keeps_nothing);
 	tcase_add_loop_test(tcase, what_is_over_the_limit_is_not_there, 0,
 		sizeof(quotas) / sizeof(quotas[0]));
+	tcase_add_test(tcase, kept_regions_leave_fds_for_sessions);
 	tcase_add_test(tcase, persistence_that_is_too_dear_is_refused_alone);
 	tcase_add_loop_test(tcase, a_failing_device_leaves_nothing, 0, 2);
 	tcase_add_test(tcase, a_server_that_ends_frees_what_is_kept);
