@@ -177,6 +177,25 @@ test_programs()
 	tap_run "verbsctl status" verbsctl status
 }
 
+# Whoever has a region for reading, and no capability, cannot write it: tests/e2e/readonly.c.
+test_readonly()
+{
+	local program=$VERBSD_BUILD/tests/e2e/readonly uid
+	if [ ! -x "$program" ]; then
+		tap_skip "read-only" "no tests/e2e/readonly in VERBSD_BUILD: make check-programs builds it"
+		return
+	fi
+	cp "$program" /usr/lib/verbsd-readonly
+	for uid in $nobody 0; do
+		LD_PRELOAD=$preload timeout 120 setpriv --reuid=$uid --regid=$uid --clear-groups --inh-caps=-all --bounding-set=-all \
+			/usr/lib/verbsd-readonly $socket plain "$(main_pid)" >"$work/findings" 2>&1
+		tap_is "read-only, uid $uid: the tricks came to their end" 0 $?
+		tap_is "read-only, uid $uid: none was allowed" "" "$(grep -v ^ok "$work/findings")"
+		tap_is "read-only, uid $uid: there were many" yes "$([ "$(wc -l <"$work/findings")" -gt 100 ] && echo yes)"
+	done
+	rm -f /usr/lib/verbsd-readonly
+}
+
 test_activation()
 {
 	tap_run "stop" systemctl stop verbsd.service
@@ -347,6 +366,7 @@ test_default_configuration
 test_start
 test_sandbox
 test_programs
+test_readonly
 test_activation
 test_reload
 test_wrong_at_start
