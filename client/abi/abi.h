@@ -58,6 +58,12 @@ static inline bool abi_ours(const struct ibv_context *ctx)
 	return ctx->ops._compat_alloc_pd == abi_marker;
 }
 
+/* The context is a parent's: no verb may do anything with it. Also in a child of vfork, for the price of a system call. */
+static inline bool abi_foreign(const struct ibv_context *ctx)
+{
+	return rt_foreign(soft_container(ctx, struct soft_context, v.context)) || process_borrowed();
+}
+
 static inline struct abi_context *abi_context_of(struct soft_context *soft)
 {
 	return soft_container(soft, struct abi_context, soft);
@@ -106,7 +112,7 @@ static inline int abi_errno(int r)
 	do {                                                                                      \
 		if (!abi_ours(ctx))                                                               \
 			return REAL_INT(EOPNOTSUPP, name, version, __VA_ARGS__);                  \
-		if (rt_is_child())                                                                \
+		if (abi_foreign(ctx))                                                             \
 			return abi_errno(-ABI_CHILD_ERRNO);                                       \
 	} while (0)
 
@@ -114,7 +120,7 @@ static inline int abi_errno(int r)
 	do {                                                                                      \
 		if (!abi_ours(ctx))                                                               \
 			return REAL_INT(abi_minus(EOPNOTSUPP), name, version, __VA_ARGS__);       \
-		if (rt_is_child())                                                                \
+		if (abi_foreign(ctx))                                                             \
 			return abi_minus(ABI_CHILD_ERRNO);                                        \
 	} while (0)
 
@@ -122,9 +128,19 @@ static inline int abi_errno(int r)
 	do {                                                                                      \
 		if (!abi_ours(ctx))                                                               \
 			return REAL_PTR(name, version, __VA_ARGS__);                              \
-		if (rt_is_child())                                                                \
+		if (abi_foreign(ctx))                                                             \
 			return abi_null(ABI_CHILD_ERRNO);                                         \
 	} while (0)
+
+/* --- fork.c -------------------------------------------------------------------------------------------------------- */
+
+/* The head of entry points that name no object of ours, before any lock: see process_enter(). */
+void abi_enter(void);
+/* In a child: what these files have of the parent's goes, and their locks are made anew. */
+void abi_buffer_in_child(void);
+void abi_context_in_child(void);
+void abi_device_in_child(void);
+void abi_mr_in_child(void);
 
 /* --- device.c ------------------------------------------------------------------------------------------------------ */
 

@@ -41,6 +41,6 @@ VERBS_API void ibv_ack_async_event(struct ibv_async_event *event)
 		return;
 	if (!abi_ours(c))
 		REAL_VOID(ibv_ack_async_event, "IBVERBS_1.1", event);
-	else if (!rt_is_child())
+	else if (!abi_foreign(c))
 		soft_async_ack(&soft_context_of(c)->async, event);
 }

@@ -33,9 +33,20 @@ static struct buffer **buffer_find(const void *handle)
 	return p;
 }
 
+void abi_buffer_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}
+
+static void lock_take(void)
+{
+	abi_enter();
+	pthread_mutex_lock(&lock);
+}
+
 static bool buffer_ours(const void *handle)
 {
-	pthread_mutex_lock(&lock);
+	lock_take();
 
 	bool ours = *buffer_find(handle) != NULL;
 
@@ -59,7 +70,7 @@ VERBS_API void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf)
 		free(buffer);
 		return abi_null(ENOMEM);
 	}
-	pthread_mutex_lock(&lock);
+	lock_take();
 	buffer->next = buffers;
 	buffers = buffer;
 	pthread_mutex_unlock(&lock);
@@ -69,7 +80,7 @@ VERBS_API void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf)
 
 VERBS_API void ibv_free_buf(void *buf)
 {
-	pthread_mutex_lock(&lock);
+	lock_take();
 
 	struct buffer **p = buffer_find(buf), *buffer = *p;
 

@@ -54,6 +54,6 @@ VERBS_API void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 {
 	if (!abi_ours(cq->context))
 		REAL_VOID(ibv_ack_cq_events, "IBVERBS_1.1", cq, n);
-	else if (!rt_is_child())
+	else if (!abi_foreign(cq->context))
 		soft_cq_ack(soft_cq_of(cq), n);
 }

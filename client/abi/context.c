@@ -12,6 +12,12 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned contexts; /* open in this process */
 
+void abi_context_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	contexts = 0;
+}
+
 /* Nobody calls this: its address is the mark. */
 void *abi_marker(void)
 {
@@ -117,6 +123,7 @@ static void context_fields(struct soft_context *ctx, struct abi_device *device)
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	slots_fill(&ctx->v);
+	ctx->epoch = process_epoch();
 	c->device = &device->dev;
 	c->cmd_fd = ctx->capability;
 	c->async_fd = ctx->async.fd;
@@ -206,8 +213,10 @@ static void runtime_unref(void)
 
 struct ibv_context *abi_context_new(const struct abi_context_source *source)
 {
+	abi_enter();
+
 	struct abi_context *ctx = NULL;
-	int r = rt_is_child() ? -ABI_CHILD_ERRNO : runtime_ref();
+	int r = process_borrowed() ? -ABI_CHILD_ERRNO : runtime_ref();
 
 	if (r < 0)
 		return abi_null(-r);

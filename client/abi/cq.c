@@ -136,7 +136,7 @@ VERBS_API struct ibv_cq *ibv_create_cq(
 
 struct ibv_cq_ex *abi_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *attr)
 {
-	if (rt_is_child())
+	if (abi_foreign(c))
 		return abi_null(ABI_CHILD_ERRNO);
 
 	struct soft_cq *cq = cq_new(c, attr, true);
@@ -179,7 +179,7 @@ VERBS_API int ibv_resize_cq(struct ibv_cq *c, int cqe)
 /* Moderation is accepted: an event for each completion is within what was asked for. */
 int abi_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 {
-	if (rt_is_child())
+	if (abi_foreign(cq->context))
 		return abi_errno(-ABI_CHILD_ERRNO);
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
 		return abi_errno(-EINVAL);

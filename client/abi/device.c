@@ -32,6 +32,18 @@ bool abi_real_devices(void)
 	return real_devices;
 }
 
+/* Devices and lists stay a child's own: the program has pointers to them. */
+void abi_device_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}
+
+static void lock_take(void)
+{
+	abi_enter();
+	pthread_mutex_lock(&lock);
+}
+
 static struct abi_device *device_find(const struct ibv_device *dev)
 {
 	for (struct abi_device *d = devices; d; d = d->next)
@@ -42,7 +54,7 @@ static struct abi_device *device_find(const struct ibv_device *dev)
 
 struct abi_device *abi_device_ref(const struct ibv_device *dev)
 {
-	pthread_mutex_lock(&lock);
+	lock_take();
 
 	struct abi_device *device = device_find(dev);
 
@@ -56,7 +68,7 @@ struct abi_device *abi_device_by_path(const char *path)
 {
 	struct abi_device *device;
 
-	pthread_mutex_lock(&lock);
+	lock_take();
 	for (device = devices; device; device = device->next)
 		if (strcmp(device->dev.ibdev_path, path) == 0) {
 			device->refs++;
@@ -82,7 +94,7 @@ static void device_unref_locked(struct abi_device *device)
 
 void abi_device_unref(struct abi_device *device)
 {
-	pthread_mutex_lock(&lock);
+	lock_take();
 	device_unref_locked(device);
 	pthread_mutex_unlock(&lock);
 }
@@ -186,7 +198,7 @@ static struct device_list *list_take_locked(struct ibv_device **array)
 
 static struct device_list *list_take(struct ibv_device **array)
 {
-	pthread_mutex_lock(&lock);
+	lock_take();
 
 	struct device_list *list = list_take_locked(array);
 
@@ -219,7 +231,7 @@ static struct device_list *list_make(struct ibv_device **real, Vsd__DeviceListRe
 	list->real = real;
 	for (size_t i = 0; i < n_real; i++)
 		list->array[n++] = real[i];
-	pthread_mutex_lock(&lock);
+	lock_take();
 	stale = list_take_locked(list->array);
 	for (size_t i = 0; i < n_soft; i++) {
 		struct abi_device *d =
@@ -245,6 +257,8 @@ VERBS_API struct ibv_device **ibv_get_device_list(int *num)
 {
 	if (real_deferred())
 		return REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", num);
+	if (process_borrowed())
+		return abi_null(ABI_CHILD_ERRNO);
 
 	int n = 0;
 	struct ibv_device **real = REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", &n);
@@ -283,6 +297,9 @@ VERBS_API struct ibv_device **ibv_get_device_list(int *num)
 
 VERBS_API void ibv_free_device_list(struct ibv_device **array)
 {
+	if (process_borrowed())
+		return;
+
 	struct device_list *list = array && !real_inside() ? list_take(array) : NULL;
 
 	if (!list) {
@@ -297,7 +314,7 @@ VERBS_API void ibv_free_device_list(struct ibv_device **array)
 
 static bool device_ours(const struct ibv_device *dev)
 {
-	pthread_mutex_lock(&lock);
+	lock_take();
 
 	bool ours = device_find(dev) != NULL;
 

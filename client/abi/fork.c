@@ -6,6 +6,22 @@
  */
 #include "client/abi/abi.h"
 
+static void forget(void)
+{
+	abi_buffer_in_child();
+	abi_context_in_child();
+	abi_device_in_child();
+	abi_mr_in_child();
+}
+
+static const struct process_hooks abi_hooks = { .forget = forget };
+
+void abi_enter(void)
+{
+	if (process_enter() == 0)
+		process_hooks_add(&abi_hooks);
+}
+
 static _Atomic bool asked;
 
 VERBS_API int ibv_fork_init(void)

@@ -83,7 +83,7 @@ VERBS_API void ibv_unimport_pd(struct ibv_pd *p)
 	struct soft_pd *pd = soft_pd_of(p);
 
 	/* A parent domain is its process's, and cannot have been imported. */
-	if (!rt_is_child() && pd->base == pd)
+	if (!abi_foreign(p->context) && pd->base == pd)
 		abi_pd_unimport(pd);
 }
 

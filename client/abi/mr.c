@@ -19,6 +19,11 @@
 static _Atomic bool registered;
 static _Atomic unsigned key_tag;
 
+void abi_mr_in_child(void)
+{
+	registered = false;
+}
+
 bool abi_mr_ever(void)
 {
 	return registered;
@@ -187,7 +192,7 @@ VERBS_API struct ibv_mr *ibv_reg_mr_iova2(
 /* Reads as zeros, swallows what is written; has no rkey, and nothing to be changed. */
 struct ibv_mr *abi_alloc_null_mr(struct ibv_pd *pd)
 {
-	if (rt_is_child())
+	if (abi_foreign(pd->context))
 		return abi_null(ABI_CHILD_ERRNO);
 
 	struct soft_mr *mr = abi_mr_alloc(pd, NULL, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE);
@@ -268,7 +273,7 @@ VERBS_API void ibv_unimport_mr(struct ibv_mr *m)
 		REAL_VOID(ibv_unimport_mr, "IBVERBS_1.10", m);
 		return;
 	}
-	if (rt_is_child())
+	if (abi_foreign(m->context))
 		return;
 	pointer_put(soft_container(m, struct soft_mr, mr));
 }

@@ -39,7 +39,7 @@ err_key:
 
 struct ibv_mw *abi_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
-	if (rt_is_child())
+	if (abi_foreign(pd->context))
 		return abi_null(ABI_CHILD_ERRNO);
 	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2)
 		return abi_null(EINVAL);
@@ -67,7 +67,7 @@ struct ibv_mw *abi_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 
 int abi_dealloc_mw(struct ibv_mw *m)
 {
-	if (rt_is_child())
+	if (abi_foreign(m->context))
 		return abi_errno(-ABI_CHILD_ERRNO);
 
 	struct soft_mw *mw = soft_container(m, struct soft_mw, mw);

@@ -41,7 +41,7 @@ static int daemon_alloc(struct soft_context *ctx, struct soft_pd *pd)
 struct ibv_pd *abi_alloc_parent_domain(
 	struct ibv_context *c, struct ibv_parent_domain_init_attr *attr)
 {
-	int r = rt_is_child() ? -ABI_CHILD_ERRNO : attr_check(c, attr);
+	int r = abi_foreign(c) ? -ABI_CHILD_ERRNO : attr_check(c, attr);
 
 	if (r < 0)
 		return abi_null(-r);

@@ -197,7 +197,7 @@ VERBS_API struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 
 struct ibv_qp *abi_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *init)
 {
-	return rt_is_child() ? abi_null(ABI_CHILD_ERRNO) : qp_new(c, init);
+	return abi_foreign(c) ? abi_null(ABI_CHILD_ERRNO) : qp_new(c, init);
 }
 
 VERBS_API int ibv_destroy_qp(struct ibv_qp *q)

@@ -79,7 +79,7 @@ VERBS_API int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *at
 int abi_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *input,
 	struct ibv_device_attr_ex *attr, size_t size)
 {
-	if (rt_is_child())
+	if (abi_foreign(c))
 		return abi_errno(-ABI_CHILD_ERRNO);
 	if ((input && input->comp_mask) || size < sizeof(attr->orig_attr))
 		return abi_errno(-EINVAL);
@@ -100,7 +100,7 @@ int abi_query_rt_values(struct ibv_context *c, struct ibv_values_ex *values)
 {
 	uint32_t asked = values->comp_mask;
 
-	if (rt_is_child())
+	if (abi_foreign(c))
 		return abi_errno(-ABI_CHILD_ERRNO);
 	if (asked & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
 		return abi_errno(-EINVAL);
@@ -152,7 +152,7 @@ int abi_query_port(
 {
 	struct ibv_port_attr full;
 
-	if (rt_is_child())
+	if (abi_foreign(c))
 		return abi_errno(-ABI_CHILD_ERRNO);
 
 	const Vsd__Port *port = abi_port(soft_context_of(c), number);
@@ -253,7 +253,7 @@ VERBS_API ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_ent
 	if (!abi_ours(c))
 		return REAL_INT(-EOPNOTSUPP, _ibv_query_gid_table, "IBVERBS_1.11", c, entries, max,
 			flags, size);
-	if (rt_is_child())
+	if (abi_foreign(c))
 		return -ABI_CHILD_ERRNO;
 	if (flags)
 		return -EOPNOTSUPP;

@@ -32,7 +32,7 @@
 			return REAL_INT(fail(EOPNOTSUPP), name, "VERBSD_1", __VA_ARGS__);         \
 		if (!abi_ours(ctx))                                                               \
 			return fail(EOPNOTSUPP);                                                  \
-		if (rt_is_child())                                                                \
+		if (abi_foreign(ctx))                                                                \
 			return fail(ABI_CHILD_ERRNO);                                             \
 	} while (0)
 

@@ -158,7 +158,7 @@ VERBS_API int ibv_rereg_mr(
 	if (!abi_ours(m->context))
 		return REAL_INT(IBV_REREG_MR_ERR_INPUT, ibv_rereg_mr, "IBVERBS_1.1", m, flags, pd,
 			addr, length, access);
-	if (rt_is_child())
+	if (abi_foreign(m->context))
 		return refused(-ABI_CHILD_ERRNO);
 
 	const struct rereg want = { flags, pd, addr, length, (unsigned)access };

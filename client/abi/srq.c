@@ -81,7 +81,7 @@ VERBS_API struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 
 struct ibv_srq *abi_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *attr)
 {
-	if (rt_is_child())
+	if (abi_foreign(c))
 		return abi_null(ABI_CHILD_ERRNO);
 	if (attr->comp_mask & ~(uint32_t)(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD))
 		return abi_null(EOPNOTSUPP);

@@ -6,7 +6,7 @@
 
 struct ibv_td *abi_alloc_td(struct ibv_context *c, struct ibv_td_init_attr *attr)
 {
-	if (rt_is_child())
+	if (abi_foreign(c))
 		return abi_null(ABI_CHILD_ERRNO);
 	if (attr->comp_mask)
 		return abi_null(EOPNOTSUPP);
@@ -32,7 +32,7 @@ struct ibv_td *abi_alloc_td(struct ibv_context *c, struct ibv_td_init_attr *attr
 
 int abi_dealloc_td(struct ibv_td *t)
 {
-	if (rt_is_child())
+	if (abi_foreign(t->context))
 		return abi_errno(-ABI_CHILD_ERRNO);
 
 	struct soft_td *td = soft_container(t, struct soft_td, td);

@@ -93,13 +93,15 @@ int control_call(uint16_t op, const ProtobufCMessage *request,
 
 	/* A thread that is cancelled in here would leave the lock held and an answer unread. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	pthread_mutex_lock(&conn.lock);
 
-	int r = conn_need();
+	int r = conn_enter();
 
-	if (r == 0)
-		r = control_exchange(op, request, type, reply, fds);
-	pthread_mutex_unlock(&conn.lock);
+	if (r == 0) {
+		r = conn_need();
+		if (r == 0)
+			r = control_exchange(op, request, type, reply, fds);
+		pthread_mutex_unlock(&conn.lock);
+	}
 	pthread_setcancelstate(cancel, NULL);
 	return r;
 }

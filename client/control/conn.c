@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The session of this process: made on first need, never in a constructor. A program may close any fd number and may
- * fork at any time, so before each use fstat proves that the number still is our socket, and the pid that this is
- * still the process that connected; else the session is lost without a word on a socket that may be another's.
+ * The session of this process: made on first need, never in a constructor. A program may close any fd number, so before
+ * each use fstat proves that the number still is our socket; else the session is lost without a word on a socket that may
+ * be another's. A child makes a session of its own.
  */
 #include "client/control/conn.h"
 
@@ -64,15 +64,22 @@ void conn_drop(const char *why)
 		conn.lost = true;
 }
 
+static void conn_reset(void)
+{
+	conn_fd_close(&conn.socket);
+	conn.joined = false;
+	conn.lost = false;
+}
+
 /* A child of fork has a copy of the fd: closing it says nothing to the daemon, whose session is the parent's. */
 static void conn_forget(void)
 {
-	conn_fd_close(&conn.socket);
+	conn_reset();
+	pthread_mutex_init(&conn.lock, NULL); /* it may have been held by a thread that does not exist here */
 	events_forget();
-	conn.joined = false;
-	conn.lost = false;
-	conn.pid = 0;
 }
+
+static const struct process_hooks conn_hooks = { .child = conn_forget, .forget = conn_forget };
 
 static int conn_hello(void)
 {
@@ -100,18 +107,19 @@ const char *control_path(void)
 	return path && *path ? path : VSD_SOCKET_PATH;
 }
 
-static void atfork_register(void)
+int conn_enter(void)
 {
-	pthread_atfork(NULL, NULL, control_forget);
+	int r = process_enter();
+
+	if (r < 0)
+		return r;
+	process_hooks_add(&conn_hooks);
+	pthread_mutex_lock(&conn.lock);
+	return 0;
 }
 
 int conn_need(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, atfork_register);
-	if (conn.pid && conn.pid != getpid())
-		conn_forget();
 	if (conn.lost)
 		return -ENOTCONN;
 	if (conn.socket.fd >= 0) {
@@ -136,7 +144,6 @@ int conn_need(void)
 		close(fd);
 		return r;
 	}
-	conn.pid = getpid();
 	r = conn_hello();
 	if (r < 0)
 		conn_drop("hello was refused");
@@ -145,19 +152,21 @@ int conn_need(void)
 
 int control_connect(void)
 {
-	pthread_mutex_lock(&conn.lock);
+	int r = conn_enter();
 
-	int r = conn_need();
-
+	if (r < 0)
+		return r;
+	r = conn_need();
 	pthread_mutex_unlock(&conn.lock);
 	return r;
 }
 
 bool control_connected(void)
 {
-	pthread_mutex_lock(&conn.lock);
+	if (conn_enter() < 0)
+		return false;
 
-	bool connected = conn.socket.fd >= 0 && !conn.lost && conn.pid == getpid();
+	bool connected = conn.socket.fd >= 0 && !conn.lost;
 
 	pthread_mutex_unlock(&conn.lock);
 	return connected;
@@ -168,17 +177,11 @@ void control_lost(void)
 	conn.lost = true;
 }
 
-void control_forget(void)
-{
-	/* The lock may have been held by a thread that does not exist here. */
-	pthread_mutex_init(&conn.lock, NULL);
-	conn_forget();
-}
-
 void control_close(void)
 {
-	pthread_mutex_lock(&conn.lock);
-	if (conn.pid == getpid())
-		conn_forget();
+	if (conn_enter() < 0)
+		return;
+	conn_reset();
+	events_note(-1);
 	pthread_mutex_unlock(&conn.lock);
 }

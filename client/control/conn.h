@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "client/control/control.h"
+#include "client/control/process.h"
 
 /* An fd of ours and the file that it was: programs close and reuse fd numbers that are not theirs. */
 struct conn_fd {
@@ -29,7 +30,6 @@ void conn_fd_close(struct conn_fd *file);
 struct conn {
 	pthread_mutex_t lock; /* over everything here; held for the whole of a call */
 	struct conn_fd socket;
-	pid_t pid; /* that connected */
 	uint32_t serial;
 	bool joined; /* JOIN succeeded: a session that is lost after that is not made again */
 	_Atomic bool lost;
@@ -37,13 +37,16 @@ struct conn {
 
 extern struct conn conn;
 
+/* Takes conn.lock; fails, without the lock, where this process may have no session. */
+int conn_enter(void);
 /* With conn.lock held: connected and said hello, or why not. */
 int conn_need(void);
 /* With conn.lock held: the session is over. */
 void conn_drop(const char *why);
 
-/* The event socket, as control_join() got it. */
+/* The event socket, as control_join() got it; -1: none. */
 void events_note(int fd);
+/* In a child: the fd is the runtime's to close. */
 void events_forget(void);
 
 #endif

@@ -19,8 +19,6 @@ int control_connect(void);
 bool control_connected(void);
 /* Called when the event socket hung up: later calls fail with -ENOTCONN at once. */
 void control_lost(void);
-/* In a child of fork: forgets the session without a word to the daemon. */
-void control_forget(void);
 /* Called once the last context is closed, and at exit. */
 void control_close(void);
 

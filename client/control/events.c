@@ -20,14 +20,14 @@ static struct {
 void events_note(int fd)
 {
 	pthread_mutex_lock(&events.lock);
-	if (conn_fd_note(&events.socket, fd) < 0)
+	if (fd < 0 || conn_fd_note(&events.socket, fd) < 0)
 		events.socket.fd = -1;
 	pthread_mutex_unlock(&events.lock);
 }
 
-/* The fd is the runtime's to close. */
 void events_forget(void)
 {
+	pthread_mutex_init(&events.lock, NULL);
 	events.socket.fd = -1;
 }
 

@@ -13,6 +13,7 @@
 
 #include "client/control/control.h"
 #include "client/soft/count.h"
+#include "client/soft/in_child.h"
 #include "client/soft/objects.h"
 
 struct soft_async_event {
@@ -26,6 +27,12 @@ struct soft_async_event {
 /* All contexts, for what the daemon has to say to one of them. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct soft_async *list;
+
+void async_in_child(void)
+{
+	pthread_mutex_init(&list_lock, NULL);
+	list = NULL;
+}
 
 int soft_async_init(struct soft_async *async)
 {

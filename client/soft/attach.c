@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/control/control.h"
+#include "client/soft/in_child.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
@@ -24,6 +25,11 @@ struct loop_memory {
 };
 
 static struct loop_memory *loop_memories; /* under the progress lock */
+
+void attach_in_child(void)
+{
+	loop_memories = NULL;
+}
 
 static struct loop_memory *loop_memory_find(uint32_t index, uint32_t gen)
 {

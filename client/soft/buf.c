@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "client/control/control.h"
+#include "client/soft/in_child.h"
 #include "client/soft/objects.h"
 
 #define BUCKETS 1024u
@@ -29,6 +30,14 @@ static struct own_buf **bucket_of(const void *buf)
 	uintptr_t n = (uintptr_t)buf;
 
 	return &own[(n >> 6 ^ n >> 16) % BUCKETS];
+}
+
+void buf_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	for (size_t i = 0; i < BUCKETS; i++)
+		if (own[i])
+			own[i] = NULL;
 }
 
 static void *alloc_noted(size_t size)

@@ -12,11 +12,18 @@
 #include "client/soft/count.h"
 #include "client/soft/cq.h"
 #include "client/soft/cq_private.h"
+#include "client/soft/in_child.h"
 #include "client/soft/rt.h"
 
 /* For those who wait until a CQ's events are acknowledged. Rare, so one for all. */
 static pthread_mutex_t ack_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ack_cond = PTHREAD_COND_INITIALIZER;
+
+void channel_in_child(void)
+{
+	pthread_mutex_init(&ack_lock, NULL);
+	pthread_cond_init(&ack_cond, NULL);
+}
 
 int soft_channel_init(struct soft_channel *channel)
 {

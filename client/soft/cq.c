@@ -221,7 +221,7 @@ int soft_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 	struct soft_cq *cq = soft_cq_of(ibcq);
 	int got;
 
-	if (rt_is_child())
+	if (rt_foreign(cq->ctx))
 		return -EIO;
 	got = pop_many(cq, n, wc);
 	if (got || n <= 0)
@@ -235,7 +235,7 @@ int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct soft_cq *cq = soft_cq_of(ibcq);
 
-	if (rt_is_child())
+	if (rt_foreign(cq->ctx))
 		return EIO;
 	soft_lock(&cq->lock);
 	/* A request for the next completion is not weakened by a later one for solicited completions. */

@@ -27,7 +27,7 @@ static int start_poll(struct ibv_cq_ex *current, struct ibv_poll_cq_attr *attr)
 
 	if (attr->comp_mask)
 		return EINVAL;
-	if (rt_is_child())
+	if (rt_foreign(cq->ctx))
 		return EIO;
 	soft_lock(&cq->poll_lock);
 	if (!cq_pop_progress(cq, &cq->current)) {
@@ -42,6 +42,8 @@ static int next_poll(struct ibv_cq_ex *current)
 {
 	struct soft_cq *cq = of(current);
 
+	if (rt_foreign(cq->ctx)) /* forked between the two */
+		return EIO;
 	if (!cq_pop(cq, &cq->current))
 		return ENOENT;
 	show_current(cq);
@@ -50,7 +52,10 @@ static int next_poll(struct ibv_cq_ex *current)
 
 static void end_poll(struct ibv_cq_ex *current)
 {
-	soft_unlock(&of(current)->poll_lock);
+	struct soft_cq *cq = of(current);
+
+	if (!rt_foreign(cq->ctx))
+		soft_unlock(&cq->poll_lock);
 }
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *current)

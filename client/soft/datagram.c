@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/soft/in_child.h"
 #include "client/soft/qp_private.h"
 
 #define PEER_BUCKETS 64u
@@ -38,6 +39,12 @@ struct datagram_peer {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct datagram_peer *peers[PEER_BUCKETS];
+
+void datagram_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	memset(peers, 0, sizeof(peers));
+}
 
 static struct datagram_peer *peer_get(uint32_t id)
 {

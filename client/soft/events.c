@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/control/control.h"
+#include "client/soft/in_child.h"
 #include "client/soft/map.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
@@ -48,6 +49,15 @@ static struct {
 	struct early_wire *early;
 	unsigned n_early;
 } q = { .lock = PTHREAD_MUTEX_INITIALIZER, .tail = &q.head };
+
+void events_queue_in_child(void)
+{
+	pthread_mutex_init(&q.lock, NULL);
+	q.head = q.asked = NULL;
+	q.tail = &q.head;
+	q.early = NULL;
+	q.n_early = 0;
+}
 
 static struct request *request_new(uint16_t op)
 {

@@ -1,66 +1,84 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Children. A word on a page that the kernel wipes in a child says "child" after fork, vfork and clone alike, at the
- * price of one load; our mapped pages are not there then. The atfork handler only tidies: the child closes its copies
- * of our fds, so that no peer waits for them.
+ * Children. One that only goes on, or executes another program, is rid of its copies of our fds, so that no peer waits for
+ * them. One that uses verbs itself forgets what its parent had, and starts anew. In both the parent's objects stay inert.
  */
-#include <errno.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <string.h>
-#include <sys/mman.h>
+#include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/control/control.h"
+#include "client/control/process.h"
+#include "client/soft/in_child.h"
 #include "client/soft/rt_private.h"
 
-static _Atomic uint64_t *parent_word; /* 1 in the process that started the runtime, 0 in its children */
+#define LOCK_TRIES 1000u
 
-bool rt_is_child(void)
+static __thread bool pairs_held; /* over the fork: the list of pairs is whole in the child */
+
+/* The thread that forks may be in a signal handler, inside the lock: it does not wait for ever. */
+static void prepare(void)
 {
-	return parent_word && atomic_load_explicit(parent_word, memory_order_relaxed) == 0;
+	pairs_held = false;
+	for (unsigned i = 0; i < LOCK_TRIES && !pairs_held; i++) {
+		pairs_held = pthread_mutex_trylock(&rt.pairs_lock) == 0;
+		if (!pairs_held)
+			sched_yield();
+	}
 }
 
-static void child_tidy(void)
+static void parent(void)
 {
-	int *fds[] = { &rt.events, &rt.kick, &rt.epoll, &rt.wake, &rt.timer };
+	if (pairs_held)
+		pthread_mutex_unlock(&rt.pairs_lock);
+}
 
-	if (!rt_is_child() || !atomic_load(&rt.running))
+/* A program that closed our fds may have others of those numbers. @type: of st_mode, 0 for what has no inode of its own. */
+static void fd_drop(int *fd, mode_t type)
+{
+	struct stat st;
+
+	if (*fd >= 0 && fstat(*fd, &st) == 0 && (st.st_mode & S_IFMT) == type)
+		close(*fd);
+	*fd = -1;
+}
+
+static void child(void)
+{
+	if (!atomic_load(&rt.running))
 		return;
 	atomic_store(&rt.running, false);
-	control_forget();
-	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
-		if (*fds[i] >= 0)
-			close(*fds[i]);
-		*fds[i] = -1;
-	}
-	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next) {
-		close(pair->pidfd);
-		close(pair->kick);
-		pair->pidfd = pair->kick = -1;
+	fd_drop(&rt.events, S_IFSOCK);
+	fd_drop(&rt.kick, S_IFIFO);
+	fd_drop(&rt.epoll, 0);
+	fd_drop(&rt.wake, 0);
+	fd_drop(&rt.timer, 0);
+	for (struct pair *pair = pairs_held ? rt.pairs : NULL; pair; pair = pair->priv->next) {
+		fd_drop(&pair->pidfd, 0);
+		fd_drop(&pair->kick, S_IFIFO);
 	}
 }
 
-int fork_init(void)
+static void forget(void)
 {
-	static bool registered;
+	rt_in_child();
+	async_in_child();
+	attach_in_child();
+	buf_in_child();
+	channel_in_child();
+	datagram_in_child();
+	events_queue_in_child();
+	key_in_child();
+	map_in_child();
+	mw_in_child();
+	page_keys_in_child();
+	qp_table_in_child();
+	region_in_child();
+	timer_in_child();
+}
 
-	if (!parent_word) {
-		void *page = mmap(NULL, (size_t)getpagesize(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+static const struct process_hooks fork_hooks = { prepare, parent, child, forget };
 
-		if (page == MAP_FAILED)
-			return -errno;
-		if (madvise(page, (size_t)getpagesize(), MADV_WIPEONFORK) < 0) {
-			int r = -errno;
-
-			munmap(page, (size_t)getpagesize());
-			return r;
-		}
-		parent_word = page;
-		atomic_store(parent_word, 1);
-	}
-	if (!registered && pthread_atfork(NULL, NULL, child_tidy) != 0)
-		return -ENOMEM;
-	registered = true;
-	return 0;
+void fork_init(void)
+{
+	process_hooks_add(&fork_hooks);
 }

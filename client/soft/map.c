@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/soft/in_child.h"
 #include "client/soft/region.h"
 #include "client/soft/rt_private.h"
 
@@ -59,6 +60,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct map_grant *dropped;
 static unsigned asked;
 static _Atomic unsigned grants; /* live or dropped */
+
+void map_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	dropped = NULL;
+	asked = 0;
+	atomic_store(&grants, 0);
+}
 
 static uint32_t slot_of(uint32_t rkey)
 {

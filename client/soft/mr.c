@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "client/control/control.h"
+#include "client/soft/in_child.h"
 #include "client/soft/mr_private.h"
 #include "client/soft/page.h"
 #include "client/soft/rt.h"
@@ -29,6 +30,14 @@ uint64_t key_wait_limit = 10000000000ull;
 
 static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct key_slot *_Atomic leaves[LEAVES];
+
+void key_in_child(void)
+{
+	pthread_mutex_init(&grow_lock, NULL);
+	for (size_t i = 0; i < LEAVES; i++)
+		if (atomic_load_explicit(&leaves[i], memory_order_relaxed))
+			atomic_store_explicit(&leaves[i], NULL, memory_order_relaxed);
+}
 
 struct key_slot *key_slot_get(uint32_t key)
 {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <sched.h>
 
+#include "client/soft/in_child.h"
 #include "client/soft/mr_private.h"
 #include "client/soft/page.h"
 #include "client/soft/qp.h"
@@ -17,6 +18,11 @@
 
 /* Guards the binding of every window against another bind or invalidate; lookups go by the slots. */
 static pthread_mutex_t bind_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void mw_in_child(void)
+{
+	pthread_mutex_init(&bind_lock, NULL);
+}
 
 /* The slot's object is odd for windows. */
 static uintptr_t object_of(struct soft_mw *mw)

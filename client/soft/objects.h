@@ -17,6 +17,7 @@
 #define soft_container(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
 
 struct soft_context {
+	uint64_t epoch;		/* of the process that opened it */
 	uint32_t id;		/* the daemon's number for it in this session */
 	struct lease *qpns, *keys;
 	Vsd__Device *info;	/* the device as the daemon described it */

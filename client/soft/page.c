@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <string.h>
 
+#include "client/soft/in_child.h"
 #include "client/soft/mr_private.h"
 #include "client/soft/qp.h"
 #include "client/soft/region.h"
@@ -19,6 +21,13 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t populated[(TABLE_PAGES + 63) / 64]; /* a bit a page */
 static uint64_t last_gen;
+
+void page_keys_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	memset(populated, 0, sizeof(populated));
+	last_gen = 0;
+}
 
 /* Makes the page of a line present. Lock held. */
 static bool line_present(const void *line)

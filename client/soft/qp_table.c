@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "client/soft/in_child.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
@@ -17,6 +18,15 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct soft_qp **leaves[LEAVES];
 static unsigned qps;
+
+void qp_table_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	for (size_t i = 0; i < LEAVES; i++)
+		if (leaves[i])
+			leaves[i] = NULL;
+	qps = 0;
+}
 
 int rt_qp_insert(struct soft_qp *qp, uint32_t qpn)
 {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "client/control/control.h"
+#include "client/soft/in_child.h"
 #include "client/soft/rt.h"
 
 #define MPOL_BIND 2 /* <numaif.h> is libnuma's, and this one call is all we need */
@@ -28,6 +29,12 @@ static struct soft_region *regions;
 static bool serves(const struct soft_region *region, uint32_t number, bool writable)
 {
 	return region->number == number && (region->writable || !writable);
+}
+
+void region_in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	regions = NULL;
 }
 
 struct soft_region *region_find(uint32_t number, bool writable)
@@ -195,8 +202,8 @@ struct soft_region *region_put(struct soft_region *region)
 	pthread_mutex_unlock(&lock);
 	if (!last)
 		return NULL;
-	/* Not under the lock: it takes its time when many pages were touched. In a child there is nothing of ours there. */
-	if (!rt_is_child() && munmap(region->addr, region->size) < 0)
+	/* Not under the lock: it takes its time when many pages were touched. */
+	if (munmap(region->addr, region->size) < 0)
 		control_debug("a region cannot be unmapped: %s", strerror(errno));
 	free(region);
 	return NULL;

@@ -17,6 +17,7 @@
 
 #include "client/control/control.h"
 #include "client/soft/count.h"
+#include "client/soft/in_child.h"
 #include "client/soft/map.h"
 #include "client/soft/page.h"
 #include "client/soft/qp.h"
@@ -25,24 +26,35 @@
 #define THREAD_STACK (512u << 10)
 #define ENTER_TRIES 200u
 
-struct rt rt = {
-	.events = -1,
-	.kick = -1,
-	.epoll = -1,
-	.wake = -1,
-	.timer = -1,
-	.progress = PTHREAD_MUTEX_INITIALIZER,
-	.pairs_lock = PTHREAD_MUTEX_INITIALIZER,
-	.loop_lock = PTHREAD_MUTEX_INITIALIZER,
-	.run_lock = PTHREAD_MUTEX_INITIALIZER,
-	.run_tail = &rt.run_head,
-	.watch_lock = PTHREAD_MUTEX_INITIALIZER,
-	.garbage_lock = PTHREAD_MUTEX_INITIALIZER,
-	.state_lock = PTHREAD_MUTEX_INITIALIZER,
-	.arm_lock = PTHREAD_MUTEX_INITIALIZER,
-};
+#define RT_INIT                                               \
+	{                                                     \
+		.events = -1,                                 \
+		.kick = -1,                                   \
+		.epoll = -1,                                  \
+		.wake = -1,                                   \
+		.timer = -1,                                  \
+		.progress = PTHREAD_MUTEX_INITIALIZER,        \
+		.pairs_lock = PTHREAD_MUTEX_INITIALIZER,      \
+		.loop_lock = PTHREAD_MUTEX_INITIALIZER,       \
+		.run_lock = PTHREAD_MUTEX_INITIALIZER,        \
+		.run_tail = &rt.run_head,                     \
+		.watch_lock = PTHREAD_MUTEX_INITIALIZER,      \
+		.garbage_lock = PTHREAD_MUTEX_INITIALIZER,    \
+		.state_lock = PTHREAD_MUTEX_INITIALIZER,      \
+		.arm_lock = PTHREAD_MUTEX_INITIALIZER,        \
+	}
+
+struct rt rt = RT_INIT;
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void rt_in_child(void)
+{
+	static const struct rt fresh = RT_INIT;
+
+	memcpy(&rt, &fresh, sizeof(rt));
+	pthread_mutex_init(&start_lock, NULL);
+}
 
 _Static_assert(sizeof(pthread_mutex_t) <= VSD_LINE, "the liveness word is a mutex on one line");
 
@@ -245,10 +257,8 @@ static int start(void)
 {
 	struct control_process process = { -1, -1, -1, -1, 0 };
 	cpu_set_t cpus;
-	int r = fork_init();
+	int r = control_join(&process);
 
-	if (r == 0)
-		r = control_join(&process);
 	if (r < 0)
 		return r;
 	rt.peer = process.peer;
@@ -282,10 +292,11 @@ static int start(void)
 
 int rt_start(void)
 {
-	int r = 0;
+	int r = process_enter();
 
-	if (rt_is_child())
-		return -ENOTSUP;
+	if (r < 0)
+		return r;
+	fork_init();
 	pthread_mutex_lock(&start_lock);
 	if (!atomic_load(&rt.running))
 		r = start();
@@ -295,8 +306,6 @@ int rt_start(void)
 
 void rt_stop(void)
 {
-	if (rt_is_child())
-		return;
 	pthread_mutex_lock(&start_lock);
 	if (atomic_load(&rt.running) && !qp_table_any()) {
 		atomic_store(&rt.stop, true);

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/control/process.h"
+#include "client/soft/objects.h"
 #include "proto/ring_abi.h"
 
 struct soft_qp;
@@ -29,8 +31,14 @@ int rt_start(void);
 /* The last context is closed, or the process ends: stops the thread, unmaps. Idempotent. */
 void rt_stop(void);
 
-/* True in a child of fork, vfork, clone: our mapped pages are not there. Cheap; tested at each entry point first. */
-bool rt_is_child(void);
+/*
+ * True where the context is not this process's, but a parent's: what was mapped for it is not there, and nothing of it may be
+ * touched. Cheap; tested first at each entry point of the data path.
+ */
+static inline bool rt_foreign(const struct soft_context *ctx)
+{
+	return ctx->epoch != process_epoch();
+}
 
 /* This process's page (mapped read-write), its peer id, and the map page (read-only). NULL before rt_start(). */
 struct vsd_page *rt_page(void);

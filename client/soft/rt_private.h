@@ -226,6 +226,7 @@ struct wire *loop_far_end(const struct wire *wire);
 bool qp_table_any(void);
 
 /* --- fork.c -------------------------------------------------------------------------------------------------------------- */
-int fork_init(void);
+/* Before the first use of the runtime in a process. */
+void fork_init(void);
 
 #endif

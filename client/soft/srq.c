@@ -158,7 +158,7 @@ int soft_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv
 	unsigned n = 0;
 	int err = 0;
 
-	if (rt_is_child()) {
+	if (rt_foreign(srq->ctx)) {
 		*bad = wr;
 		return EIO;
 	}

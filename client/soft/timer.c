@@ -5,8 +5,10 @@
  * those that nobody polls for.
  */
 #include <sched.h>
+#include <string.h>
 #include <time.h>
 
+#include "client/soft/in_child.h"
 #include "client/soft/rt_private.h"
 
 #define SHIFT 20 /* of a bucket: 1.05 ms */
@@ -20,6 +22,16 @@ static struct {
 	_Atomic uint64_t earliest; /* no timer is due before; 0: none is set */
 	struct soft_timer *_Atomic firing;
 } wheel = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+void timer_in_child(void)
+{
+	pthread_mutex_init(&wheel.lock, NULL);
+	memset(wheel.bucket, 0, sizeof(wheel.bucket));
+	wheel.set = 0;
+	wheel.at = 0;
+	atomic_store(&wheel.earliest, 0);
+	atomic_store(&wheel.firing, NULL);
+}
 
 uint64_t rt_now(void)
 {

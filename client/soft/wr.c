@@ -193,7 +193,7 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 	unsigned n = 0;
 	int err;
 
-	if (rt_is_child()) {
+	if (rt_foreign(qp->ctx)) {
 		*bad = wr;
 		return EIO;
 	}
@@ -241,7 +241,7 @@ int soft_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 	unsigned n = 0;
 	int err = 0;
 
-	if (rt_is_child()) {
+	if (rt_foreign(qp->ctx)) {
 		*bad = wr;
 		return EIO;
 	}

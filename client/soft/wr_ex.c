@@ -34,11 +34,11 @@ static void wr_start(struct ibv_qp_ex *qpx)
 	struct soft_qp *qp = of(qpx);
 	struct requester *req = &qp->priv->req;
 
-	if (!rt_is_child()) /* a lock of the parent's may be held for ever here */
+	if (!rt_foreign(qp->ctx)) /* a lock of the parent's may be held for ever here */
 		soft_lock(&qp->sq_lock);
 	req->ex_head = req->head;
 	req->ex = NULL;
-	req->ex_error = rt_is_child() ? EIO : post_state(qp);
+	req->ex_error = rt_foreign(qp->ctx) ? EIO : post_state(qp);
 }
 
 static int wr_complete(struct ibv_qp_ex *qpx)
@@ -48,7 +48,7 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 	uint64_t n = 0;
 	int err;
 
-	if (rt_is_child())
+	if (rt_foreign(qp->ctx))
 		return EIO;
 	if (!req->ex_error)
 		close_wr(qp);
@@ -70,7 +70,7 @@ static void wr_abort(struct ibv_qp_ex *qpx)
 	struct soft_qp *qp = of(qpx);
 
 	qp->priv->req.ex = NULL;
-	if (!rt_is_child())
+	if (!rt_foreign(qp->ctx))
 		soft_unlock(&qp->sq_lock);
 }
 
@@ -81,6 +81,8 @@ static struct swqe *begin(struct ibv_qp_ex *qpx, enum ibv_wr_opcode opcode)
 	struct requester *req = &qp->priv->req;
 	struct swqe *w = NULL;
 
+	if (rt_foreign(qp->ctx)) /* forked inside a batch: the ring may be shared memory of the program's */
+		note(req, EIO);
 	if (!req->ex_error)
 		close_wr(qp);
 	if (!req->ex_error)

@@ -208,6 +208,46 @@ static void child_harms_nobody(void)
 	objects_destroy(&o);
 }
 
+/* Servers that fork: each process opens the device for itself, and its parent's objects stay out of its reach. */
+static void child_opens_anew(void)
+{
+	struct objects o, own;
+
+	objects_make(&o);
+	objects_use(&o, 1);
+	for (int i = 0; i < 4; i++) {
+		/* One without the handlers of fork(), too. */
+		pid_t pid = i & 1 ? _Fork() : fork();
+
+		if (pid == 0) {
+			objects_make(&own);
+			objects_use(&own, 5);
+			child_tries(&o);
+
+			pid_t grandchild = fork();
+
+			if (grandchild == 0) {
+				struct objects third;
+
+				child_tries(&own);
+				child_tries(&o);
+				objects_make(&third);
+				objects_use(&third, 6);
+				exit(0);
+			}
+			objects_use(&own, 7);
+			child_ended(grandchild);
+			objects_use(&own, 8);
+			objects_destroy(&own);
+			exit(0);
+		}
+		objects_use(&o, 2);
+		child_ended(pid);
+	}
+	objects_use(&o, 3);
+	objects_destroy(&o);
+}
+
 /* D10: registered memory and the heap are the child's as any other memory. */
 static void child_has_its_memory(void)
 {
@@ -527,6 +567,7 @@ static const struct {
 	void (*run)(void);
 } tests[] = {
 	{ "child-harms-nobody", child_harms_nobody },
+	{ "child-opens-anew", child_opens_anew },
 	{ "child-has-its-memory", child_has_its_memory },
 	{ "traffic-while-forking", traffic_while_forking },
 	{ "other-children", other_children },

@@ -87,6 +87,7 @@ void loop_start(struct loop *loop)
 	loop->events = loop->kick = -1;
 	fake_start(&loop->fake, handle);
 	ck_assert_int_eq(rt_start(), 0);
+	loop->ctx.epoch = process_epoch();
 	ck_assert_int_eq(soft_async_init(&loop->ctx.async), 0);
 	port.number = 1;
 	port.lid = 5;
