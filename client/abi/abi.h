@@ -141,6 +141,7 @@ void abi_buffer_in_child(void);
 void abi_context_in_child(void);
 void abi_device_in_child(void);
 void abi_mr_in_child(void);
+void abi_region_in_child(void);
 
 /* --- device.c ------------------------------------------------------------------------------------------------------ */
 

@@ -12,6 +12,7 @@ static void forget(void)
 	abi_context_in_child();
 	abi_device_in_child();
 	abi_mr_in_child();
+	abi_region_in_child();
 }
 
 static const struct process_hooks abi_hooks = { .forget = forget };

@@ -483,22 +483,28 @@ static int list_page(uint32_t *next, struct verbsd_mr_info *info, size_t room)
 	return r;
 }
 
+/* The daemon keeps the place of one listing per session. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void abi_region_in_child(void)
+{
+	pthread_mutex_init(&list_lock, NULL);
+}
+
 VERBS_API int verbsd_list_mr(struct ibv_context *c, struct verbsd_mr_info *info, int n)
 {
 	ENTER(c, abi_minus, verbsd_list_mr, c, info, n);
 
-	/* The daemon keeps the place of one listing per session. */
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	uint32_t page = 0;
 	int total = 0, r;
 
 	if (n < 0 || (n > 0 && !info))
 		return abi_minus(EINVAL);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&list_lock);
 	do {
 		r = list_page(&page, total < n ? info + total : NULL, total < n ? (size_t)(n - total) : 0);
 		total += r > 0 ? r : 0;
 	} while (r >= 0 && page);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&list_lock);
 	return r < 0 ? abi_minus(-r) : total;
 }
