@@ -15,6 +15,7 @@
 
 #define CONFIG_DEVICES_MAX 32
 #define CONFIG_NAME_MAX    63
+#define CONFIG_NETDEV_MAX  15
 
 enum link_layer {
 	LINK_INFINIBAND = 1, /* IBV_LINK_LAYER_* */
@@ -29,6 +30,8 @@ struct device_config {
 	enum link_layer link_layer;
 	uint32_t mtu; /* bytes */
 	bool active;
+	char netdev[CONFIG_NETDEV_MAX + 1]; /* of Ethernet: an interface, "auto" or "none" */
+	uint32_t nth_ethernet;		    /* among the devices of that kind */
 };
 
 /* Limits of one user; only what is in @set differs from [limits]. */

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #include "daemon/cleanup.h"
+#include "daemon/gid.h"
 #include "daemon/log.h"
 #include "daemon/names.h"
 #include "daemon/options.h"
@@ -347,25 +348,52 @@ static int drop_ins_read(struct parser *parser, const char *path)
 	return r;
 }
 
+static bool same_mac(const struct device_config *a, const struct device_config *b)
+{
+	uint8_t mac[2][6];
+
+	gid_mac(a->guid, mac[0]);
+	gid_mac(b->guid, mac[1]);
+	return memcmp(mac[0], mac[1], sizeof(mac[0])) == 0;
+}
+
+static bool same_netdev(const struct device_config *a, const struct device_config *b)
+{
+	return strcmp(a->netdev, b->netdev) == 0 && strcmp(a->netdev, "auto") != 0 && strcmp(a->netdev, "none") != 0;
+}
+
 /* No two devices may be mistaken for each other. */
+static int check_pair(struct parser *parser, const struct device_config *a, const struct device_config *b)
+{
+	bool ethernet = a->link_layer == LINK_ETHERNET && b->link_layer == LINK_ETHERNET;
+	const char *same = NULL;
+
+	if (a->guid == b->guid)
+		same = "guid";
+	else if (a->lid == b->lid && a->link_layer == LINK_INFINIBAND && b->link_layer == LINK_INFINIBAND)
+		same = "lid";
+	else if (ethernet && same_mac(a, b))
+		same = "MAC address (bytes 1 to 3 and 6 to 8 of the guid)";
+	else if (ethernet && same_netdev(a, b))
+		same = "netdev";
+	return same ? wrong(parser, "device %s has the %s of device %s", b->name, same, a->name) : 0;
+}
+
 static int check_devices(struct parser *parser)
 {
-	const struct config *config = parser->config;
+	struct config *config = parser->config;
+	uint32_t n_ethernet = 0;
 
-	for (unsigned i = 1; i < config->n_devices; i++) {
+	for (unsigned i = 0; i < config->n_devices; i++) {
 		parser->path = parser->places[i].file;
 		parser->line = parser->places[i].line;
+		if (config->devices[i].link_layer == LINK_ETHERNET)
+			config->devices[i].nth_ethernet = n_ethernet++;
 		for (unsigned j = 0; j < i; j++) {
-			const struct device_config *a = &config->devices[j],
-						   *b = &config->devices[i];
+			int r = check_pair(parser, &config->devices[j], &config->devices[i]);
 
-			if (a->guid == b->guid)
-				return wrong(parser, "device %s has the guid of device %s",
-					b->name, a->name);
-			if (a->lid == b->lid && a->link_layer == LINK_INFINIBAND &&
-				b->link_layer == LINK_INFINIBAND)
-				return wrong(parser, "device %s has the lid of device %s", b->name,
-					a->name);
+			if (r < 0)
+				return r;
 		}
 	}
 	return 0;

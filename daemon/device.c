@@ -22,6 +22,7 @@ int device_new(const struct backend *backend, const struct device_config *config
 		.refs = 1, .index = index, .config = *config, .backend = backend
 	};
 	list_init(&made->link);
+	gid_table_make(config, &made->gids);
 	r = backend->open(made, &made->attr);
 	if (r < 0) {
 		free(made);
@@ -50,22 +51,20 @@ struct device *device_unref(struct device *device)
 	return NULL;
 }
 
-static void put_be64(uint8_t *to, uint64_t value)
+bool device_unchanged(const struct device *device, const struct device_config *config)
 {
-	for (int i = 0; i < 8; i++)
-		to[i] = (uint8_t)(value >> (56 - 8 * i));
-}
+	const struct device_config *old = &device->config;
+	struct gid_table gids;
 
-void device_gid(const struct device *device, uint8_t gid[GID_SIZE])
-{
-	put_be64(gid, device->config.gid_prefix);
-	put_be64(gid + 8, device->config.guid);
+	/* The host's addresses are part of it. */
+	gid_table_make(config, &gids);
+	return memcmp(&gids, &device->gids, sizeof(gids)) == 0 && old->guid == config->guid &&
+	       old->lid == config->lid && old->link_layer == config->link_layer &&
+	       old->mtu == config->mtu && old->active == config->active;
 }
 
 bool device_has_address(const struct device *device, uint32_t lid, const uint8_t *gid)
 {
-	uint8_t own[GID_SIZE];
-
 	if (device->config.link_layer == LINK_INFINIBAND) {
 		if (lid != device->config.lid && !(lid == 0 && gid))
 			return false;
@@ -74,6 +73,9 @@ bool device_has_address(const struct device *device, uint32_t lid, const uint8_t
 	}
 	if (!gid)
 		return true;
-	device_gid(device, own);
-	return memcmp(own, gid, GID_SIZE) == 0;
+	for (uint32_t i = 0; i < device->gids.n; i++) {
+		if (memcmp(device->gids.gids[i].raw, gid, GID_SIZE) == 0)
+			return true;
+	}
+	return false;
 }

@@ -11,15 +11,15 @@
 
 #include "daemon/backend.h"
 #include "daemon/config.h"
+#include "daemon/gid.h"
 #include "daemon/list.h"
-
-#define GID_SIZE 16
 
 struct device {
 	struct list link; /* the server's, as long as it is configured */
 	unsigned refs;
 	uint32_t index;
 	struct device_config config;
+	struct gid_table gids; /* of port 1 */
 	struct device_attr attr;
 	const struct backend *backend;
 	unsigned contexts; /* open now */
@@ -30,8 +30,8 @@ int device_new(const struct backend *backend, const struct device_config *config
 struct device *device_ref(struct device *device);
 struct device *device_unref(struct device *device);
 
-/* GID index 0 of port 1. */
-void device_gid(const struct device *device, uint8_t gid[GID_SIZE]);
+/* Whether a device made of @config now would be no other than this one. */
+bool device_unchanged(const struct device *device, const struct device_config *config);
 /* Whether an address vector (LID, and GID unless NULL) leads to this device's port. */
 bool device_has_address(const struct device *device, uint32_t lid, const uint8_t *gid);
 

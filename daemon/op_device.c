@@ -15,9 +15,8 @@
 #include "daemon/server.h"
 #include "daemon/session.h"
 
-/* enum ibv_port_state, ibv_gid_type, and speeds as a 4X HDR link has them */
+/* enum ibv_port_state, and speeds as a 4X HDR link has them */
 enum { PORT_DOWN = 1, PORT_ACTIVE = 4 };
-enum { GID_IB = 0, GID_ROCE_V2 = 2 };
 enum { WIDTH_4X = 2, SPEED_HDR = 64 };
 
 static uint32_t mtu_enum(uint32_t bytes)
@@ -29,16 +28,20 @@ static uint32_t mtu_enum(uint32_t bytes)
 	return code;
 }
 
-static Vsd__Gid *encode_gid(const struct call *call, const struct device *device)
+static void encode_gids(const struct call *call, const struct gid_table *table, Vsd__Port *port)
 {
-	Vsd__Gid *gid = call_alloc(call, sizeof(*gid));
+	port->gids = call_alloc(call, table->n * sizeof(*port->gids));
+	for (uint32_t i = 0; i < table->n; i++) {
+		Vsd__Gid *gid = call_alloc(call, sizeof(*gid));
 
-	vsd__gid__init(gid);
-	gid->raw.len = GID_SIZE;
-	gid->raw.data = call_alloc(call, GID_SIZE);
-	device_gid(device, gid->raw.data);
-	gid->type = device->config.link_layer == LINK_ETHERNET ? GID_ROCE_V2 : GID_IB;
-	return gid;
+		vsd__gid__init(gid);
+		gid->raw.len = GID_SIZE;
+		gid->raw.data = (uint8_t *)(uintptr_t)table->gids[i].raw;
+		gid->index = i;
+		gid->type = table->gids[i].type;
+		gid->netdev = *table->netdev ? (char *)(uintptr_t)table->netdev : NULL;
+		port->gids[port->n_gids++] = gid;
+	}
 }
 
 static Vsd__Port *encode_port(const struct call *call, const struct device *device)
@@ -57,9 +60,7 @@ static Vsd__Port *encode_port(const struct call *call, const struct device *devi
 	port->max_msg_sz = device->attr.max_msg_sz;
 	port->active_width = WIDTH_4X;
 	port->active_speed = SPEED_HDR;
-	port->n_gids = 1;
-	port->gids = call_alloc(call, sizeof(*port->gids));
-	port->gids[0] = encode_gid(call, device);
+	encode_gids(call, &device->gids, port);
 	port->n_pkeys = 1;
 	port->pkeys = call_alloc(call, sizeof(*port->pkeys));
 	port->pkeys[0] = device->attr.pkey;

@@ -173,6 +173,19 @@ static int apply_bool(
 	return 0;
 }
 
+/* The name of a network interface, as the kernel takes it. */
+static int apply_netdev(
+	const struct option *option, void *target, const char *value, char *why, unsigned size)
+{
+	char *netdev = (char *)target + option->offset;
+
+	if (strlen(value) > CONFIG_NETDEV_MAX || strpbrk(value, "/: \t"))
+		return refuse_value(why, size, option->key, "auto, none or the name of a network interface");
+	memset(netdev, 0, CONFIG_NETDEV_MAX + 1);
+	memcpy(netdev, value, strlen(value));
+	return 0;
+}
+
 static int add_id(struct id_list *list, uint32_t id)
 {
 	uint32_t *ids = reallocarray(list->ids, list->n + 1, sizeof(*ids));
@@ -231,6 +244,7 @@ const struct option options[] = {
 	{ SECTION_DEVICE, "lid", NULL, apply_u32, V(lid), 1, 0xbfff },
 	{ SECTION_DEVICE, "gid_prefix", "fe80:0000:0000:0000", apply_hex64, V(gid_prefix), 1 },
 	{ SECTION_DEVICE, "link_layer", "infiniband", apply_word, V(link_layer), .words = words_link },
+	{ SECTION_DEVICE, "netdev", "auto", apply_netdev, V(netdev) },
 	{ SECTION_DEVICE, "mtu", "4096", apply_mtu, V(mtu), 256, 4096 },
 	{ SECTION_DEVICE, "port", "active", apply_bool, V(active), .words = words_port },
 	{ SECTION_CONNECT, "users", "*", apply_ids, D(connect_users), 0 },

@@ -269,15 +269,6 @@ struct session *server_session(const struct server *server, uint64_t id)
 	return NULL;
 }
 
-static bool device_unchanged(const struct device *device, const struct device_config *config)
-{
-	const struct device_config *old = &device->config;
-
-	return old->guid == config->guid && old->gid_prefix == config->gid_prefix &&
-	       old->lid == config->lid && old->link_layer == config->link_layer &&
-	       old->mtu == config->mtu && old->active == config->active;
-}
-
 int server_configure(struct server *server, struct config *config, char *error, unsigned size)
 {
 	struct device *made[CONFIG_DEVICES_MAX] = { NULL };

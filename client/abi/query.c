@@ -6,6 +6,7 @@
 #include "client/abi/abi.h"
 
 #include <endian.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -211,6 +212,7 @@ static void entry_fill(void *entry, size_t size, uint32_t port_num, const Vsd__G
 		.gid_index = gid->index,
 		.port_num = port_num,
 		.gid_type = gid->type,
+		.ndev_ifindex = gid->netdev ? if_nametoindex(gid->netdev) : 0,
 	};
 
 	gid_copy(&full.gid, gid);

@@ -110,6 +110,13 @@ static const struct {
 	{ "[device soft0]\nport = up\n", 2, "one of: down active" },
 	{ "[device a]\nlid = 5\n\n[device b]\nlid = 5\n", 4, "has the lid of device a" },
 	{ "[device a]\nguid = 5\n[device b]\nguid = 5\n", 3, "has the guid of device a" },
+	{ "[device soft0]\nnetdev = a/b\n", 2, "name of a network interface" },
+	{ "[device soft0]\nnetdev = longer-than-it-may\n", 2, "name of a network interface" },
+	{ "[device a]\nlink_layer = ethernet\nnetdev = eth7\n\n[device b]\nlink_layer = ethernet\nnetdev = eth7\n", 5,
+		"has the netdev of device a" },
+	{ "[device a]\nlink_layer = ethernet\nguid = 0256:5344:0000:0001\n[device b]\nlink_layer = ethernet\n"
+	  "guid = 0256:53ff:ff00:0001\n",
+		4, "has the MAC address" },
 	{ "[limits]\nqps = many\n", 2, "a number" },
 	{ "[limits]\nqps = 1T\n", 2, "from 0 to" },
 	{ "[limits]\nsoup = 1\n", 2, "no setting 'soup'" },
@@ -216,6 +223,9 @@ START_TEST(settings_mean_what_they_say)
 				   "port = down\n"
 				   "[device right]\n"
 				   "link_layer = ethernet\n"
+				   "netdev = eth7\n"
+				   "[device third]\n"
+				   "link_layer = ethernet\n"
 				   "[limits]\n"
 				   "qps = 10\n"
 				   "queue_bytes = 1G\n"
@@ -230,13 +240,17 @@ START_TEST(settings_mean_what_they_say)
 	ck_assert(!config->connect_any);
 	ck_assert_uint_eq(config->lane_slots, 2);
 	ck_assert_uint_eq(config->max_connections, 4096);
-	ck_assert_uint_eq(config->n_devices, 2);
+	ck_assert_uint_eq(config->n_devices, 3);
 	ck_assert_uint_eq(config->devices[0].guid, 0x0002c90300000001ull);
 	ck_assert_uint_eq(config->devices[0].lid, 17);
 	ck_assert_uint_eq(config->devices[0].gid_prefix, 0xfec0000000000001ull);
 	ck_assert_uint_eq(config->devices[0].mtu, 2048);
 	ck_assert(!config->devices[0].active);
 	ck_assert_uint_eq(config->devices[1].link_layer, LINK_ETHERNET);
+	ck_assert_str_eq(config->devices[1].netdev, "eth7");
+	ck_assert_str_eq(config->devices[2].netdev, "auto");
+	ck_assert_uint_eq(config->devices[1].nth_ethernet, 0);
+	ck_assert_uint_eq(config->devices[2].nth_ethernet, 1);
 	config_limits(config, 1, limit);
 	ck_assert_uint_eq(limit[SLOT_QPS], 10);
 	ck_assert_uint_eq(limit[SLOT_QUEUE_BYTES], 1 << 30);
