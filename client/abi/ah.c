@@ -4,15 +4,12 @@
  * here: it is found out by the first datagram sent to it, as on a fabric.
  */
 #include "client/abi/abi.h"
+#include "client/soft/grh.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GRH_FLOW_MASK	0xfffffu
-#define GRH_CLASS_SHIFT 20
 #define LID_MULTICAST	0xc000u
-#define HOPS_MAX	0xff
 
 int abi_ah_attr_check(const struct soft_context *ctx, const struct ibv_ah_attr *attr)
 {
@@ -22,7 +19,9 @@ int abi_ah_attr_check(const struct soft_context *ctx, const struct ibv_ah_attr *
 		return -EINVAL;
 	if (!attr->is_global)
 		return port->link_layer == IBV_LINK_LAYER_ETHERNET ? -EINVAL : 0;
-	return attr->grh.sgid_index < abi_gid_table_len(port) ? 0 : -EINVAL;
+	if (attr->grh.sgid_index >= abi_gid_table_len(port))
+		return -EINVAL;
+	return abi_gid(port, attr->grh.sgid_index) ? 0 : -ENODATA;
 }
 
 static int daemon_create(const struct soft_context *ctx, struct soft_ah *ah)
@@ -89,19 +88,6 @@ VERBS_API int ibv_destroy_ah(struct ibv_ah *a)
 	return 0;
 }
 
-/* The index of @gid in the port's table, -1: not there. */
-static int gid_index(const Vsd__Port *port, const union ibv_gid *gid)
-{
-	for (size_t i = 0; i < port->n_gids; i++) {
-		const Vsd__Gid *g = port->gids[i];
-
-		if (g->raw.len == sizeof(gid->raw) &&
-			memcmp(g->raw.data, gid->raw, sizeof(gid->raw)) == 0)
-			return (int)g->index;
-	}
-	return -1;
-}
-
 /* The way back to whoever sent what @wc completed. 0 or a negative errno. */
 static int attr_from_wc(const struct soft_context *ctx, uint8_t number, const struct ibv_wc *wc,
 	const struct ibv_grh *grh, struct ibv_ah_attr *attr)
@@ -118,19 +104,8 @@ static int attr_from_wc(const struct soft_context *ctx, uint8_t number, const st
 		.port_num = number,
 	};
 
-	if (wc->wc_flags & IBV_WC_GRH) {
-		uint32_t word = be32toh(grh->version_tclass_flow);
-		int index = gid_index(port, &grh->dgid);
-
-		if (index < 0 || index > UINT8_MAX)
-			return -EINVAL;
-		out.is_global = 1;
-		out.grh.dgid = grh->sgid;
-		out.grh.sgid_index = (uint8_t)index;
-		out.grh.flow_label = word & GRH_FLOW_MASK;
-		out.grh.traffic_class = (word >> GRH_CLASS_SHIFT) & 0xff;
-		out.grh.hop_limit = HOPS_MAX;
-	}
+	if (wc->wc_flags & IBV_WC_GRH && !grh_reverse(port, grh, &out))
+		return -EINVAL;
 	*attr = out;
 	return 0;
 }

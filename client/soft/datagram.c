@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/soft/grh.h"
 #include "client/soft/in_child.h"
 #include "client/soft/qp_private.h"
 
@@ -183,25 +184,6 @@ static const Vsd__Port *port_of(const struct soft_qp *qp)
 	return NULL;
 }
 
-static void grh_build(const Vsd__Port *port, const struct ibv_ah_attr *ah, uint32_t payload, uint8_t *to)
-{
-	const struct ibv_global_route *route = &ah->grh;
-	struct ibv_grh grh = {
-		.version_tclass_flow = htonl(6u << 28 | (uint32_t)route->traffic_class << 20 |
-					     (route->flow_label & 0xfffff)),
-		/* BTH, DETH, padded payload, ICRC */
-		.paylen = htons((uint16_t)(12 + 8 + ((payload + 3) & ~3u) + 4)),
-		.next_hdr = 0x1b,
-		.hop_limit = route->hop_limit,
-		.dgid = route->dgid,
-	};
-
-	if (port && route->sgid_index < port->n_gids &&
-		port->gids[route->sgid_index]->raw.len == sizeof(grh.sgid))
-		memcpy(&grh.sgid, port->gids[route->sgid_index]->raw.data, sizeof(grh.sgid));
-	memcpy(to, &grh, sizeof(grh));
-}
-
 static void head_build(const struct soft_qp *qp, const struct swqe *w, struct vsd_req *head)
 {
 	const Vsd__Port *port = port_of(qp);
@@ -217,7 +199,7 @@ static void head_build(const struct soft_qp *qp, const struct swqe *w, struct vs
 			.qkey = w->ud.qkey & OWN_QKEY ? qp->attr.qkey : w->ud.qkey,
 			.slid = (port ? port->lid : 0) | w->ud.ah.src_path_bits,
 			.pkey_index = qp->attr.pkey_index,
-			.sl = w->ud.ah.sl,
+			.sl = grh_service_level(port, &w->ud.ah),
 		},
 	};
 	head->total = head->len;
