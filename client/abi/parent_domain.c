@@ -4,6 +4,7 @@
  * allocators that the queues of the objects on it come from.
  */
 #include "client/abi/abi.h"
+#include "client/soft/td.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Shared receive queues of the basic type; XRC and tag matching are refused. */
 #include "client/abi/abi.h"
+#include "client/soft/td.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -108,11 +109,12 @@ VERBS_API int ibv_query_srq(struct ibv_srq *s, struct ibv_srq_attr *attr)
 
 	struct soft_srq *srq = soft_srq_of(s);
 
-	soft_lock(&srq->lock);
+	enum soft_held held = soft_hold(&srq->lock);
+
 	attr->max_wr = srq->max_wr;
 	attr->max_sge = srq->max_sge;
 	attr->srq_limit = srq->limit_armed ? srq->limit : 0;
-	soft_unlock(&srq->lock);
+	soft_release(&srq->lock, held);
 	return 0;
 }
 

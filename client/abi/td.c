@@ -2,7 +2,7 @@
 /* Thread domains: their objects are used by one thread at a time, and so take no lock. */
 #include "client/abi/abi.h"
 
-#include <stdlib.h>
+#include "client/soft/td.h"
 
 struct ibv_td *abi_alloc_td(struct ibv_context *c, struct ibv_td_init_attr *attr)
 {
@@ -13,7 +13,7 @@ struct ibv_td *abi_alloc_td(struct ibv_context *c, struct ibv_td_init_attr *attr
 
 	struct soft_context *ctx = soft_context_of(c);
 	Vsd__TdAllocRequest request = VSD__TD_ALLOC_REQUEST__INIT;
-	struct soft_td *td = calloc(1, sizeof(*td));
+	struct soft_td *td = td_new();
 
 	if (!td)
 		return abi_null(ENOMEM);
@@ -22,7 +22,7 @@ struct ibv_td *abi_alloc_td(struct ibv_context *c, struct ibv_td_init_attr *attr
 	int r = control_create(VSD__OP__OP_TD_ALLOC, &request.base, &td->handle);
 
 	if (r < 0) {
-		free(td);
+		td_free(td);
 		return abi_null(-r);
 	}
 	td->td.context = c;
@@ -45,7 +45,7 @@ int abi_dealloc_td(struct ibv_td *t)
 
 	if (r < 0)
 		return abi_errno(r);
-	free(td);
+	td_free(td);
 	abi_context_unref(ctx);
 	return 0;
 }

@@ -78,8 +78,8 @@ void requester_complete(struct soft_qp *qp)
 		if (qp->init.sq_sig_all || (w->flags & IBV_SEND_SIGNALED))
 			requester_cqe(qp, w, IBV_WC_SUCCESS);
 	}
-	rt_count(VSD_COUNT_BYTES_SENT, sent);
-	rt_count(VSD_COUNT_BYTES_RECEIVED, received);
+	qp_count(qp, VSD_COUNT_BYTES_SENT, sent);
+	qp_count(qp, VSD_COUNT_BYTES_RECEIVED, received);
 }
 
 void requester_fail(struct soft_qp *qp, struct swqe *w, enum ibv_wc_status status)
@@ -161,7 +161,7 @@ static int take_rnr(struct soft_qp *qp, struct wire *wire, const struct vsd_resp
 
 	if (!w || req->rnr_at || swqe_has_response(w) || before_done(qp, w, at) < 0)
 		return -EPROTO;
-	rt_count(VSD_COUNT_RNR, 1);
+	qp_count(qp, VSD_COUNT_RNR, 1);
 	requester_back(qp, at, w->msn);
 	req->restart = true;
 
@@ -287,7 +287,7 @@ int requester_inbound(struct soft_qp *qp, struct wire *wire)
 	take_hint(req, wire);
 	for (unsigned n = 0; qp->priv->failure == QP_FINE; n++) {
 		if (n == QP_TURN_WRS) {
-			rt_run_later(qp);
+			qp_again(qp);
 			break;
 		}
 		rc = wire_resp_peek(wire, &resp);
@@ -318,7 +318,7 @@ static void lose(struct soft_qp *qp)
 
 	for (; req->tx != req->head; req->tx++) {
 		swqe_at(req, req->tx)->state = SWQE_DONE;
-		rt_count(VSD_COUNT_DROPPED, 1);
+		qp_count(qp, VSD_COUNT_DROPPED, 1);
 	}
 	requester_complete(qp);
 }

@@ -12,6 +12,7 @@
 #include "client/soft/in_child.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
+#include "client/soft/td.h"
 
 #define SLOTS_MAX 4096u
 #define LOOP_WIRES_MAX (1u << 20)
@@ -187,8 +188,8 @@ static void loop_link(struct wire *wire)
 
 	pthread_mutex_lock(&rt.loop_lock);
 	if (other && other->gen == wire->gen && !atomic_load(&other->released)) {
-		wire->other = other;
-		other->other = wire;
+		atomic_store(&wire->other, other);
+		atomic_store(&other->other, wire);
 	}
 	pthread_mutex_unlock(&rt.loop_lock);
 }
@@ -201,12 +202,18 @@ struct wire *loop_far_end(const struct wire *wire)
 	return other && other->gen == wire->gen ? other : NULL;
 }
 
+/* The other end looks here under the lock, or in its domain without. */
 static void loop_unlink(struct wire *wire)
 {
+	struct wire *other = atomic_load(&wire->other);
+	struct soft_td *td = other ? atomic_load(&other->td) : NULL;
+
+	if (td)
+		td_park_wait(td);
 	pthread_mutex_lock(&rt.loop_lock);
-	if (wire->other)
-		wire->other->other = NULL;
-	wire->other = NULL;
+	if (other)
+		atomic_store(&other->other, NULL);
+	atomic_store(&wire->other, NULL);
 	pthread_mutex_unlock(&rt.loop_lock);
 }
 

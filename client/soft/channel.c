@@ -38,7 +38,7 @@ int soft_channel_init(struct soft_channel *channel)
 	channel->channel.refcnt = 0;
 	channel->head = NULL;
 	channel->tail = &channel->head;
-	soft_lock_init(&channel->lock, false);
+	soft_lock_init(&channel->lock, NULL);
 	return 0;
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Completion queues: a ring of CQEs in this process's memory, under one lock. A poll that finds nothing makes progress
- * for the whole process and looks once more, so a program that polls needs no other thread.
+ * for the whole process, or for the CQ's thread domain, and looks once more: a program that polls needs no other thread.
  */
 #include "client/soft/cq.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +14,7 @@
 #include "client/soft/cq_private.h"
 #include "client/soft/rt.h"
 #include "client/soft/rt_private.h"
+#include "client/soft/td.h"
 
 #define CQ_TIMESTAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 
@@ -41,9 +43,9 @@ int soft_cq_init(struct soft_cq *cq, uint32_t cqe, bool single_threaded)
 	cq->events = cq->queued = 0;
 	cq->event_next = NULL;
 	cq->event_prev = NULL;
-	/* Not off: the progress thread queues completions too, and has no way yet to keep a TD's thread out. */
-	soft_lock_init(&cq->lock, false);
-	soft_lock_init(&cq->poll_lock, single_threaded);
+	cq->single = single_threaded;
+	soft_lock_init(&cq->lock, single_threaded && cq->parent_domain ? cq->parent_domain->td : NULL);
+	soft_lock_init(&cq->poll_lock, NULL);
 	return 0;
 }
 
@@ -78,7 +80,9 @@ int soft_cq_resize(struct soft_cq *cq, uint32_t cqe)
 
 	if (!ring)
 		return -ENOMEM;
-	soft_lock(&cq->lock);
+
+	enum soft_held held = soft_hold(&cq->lock);
+
 	if (get_count(cq) <= cqe) {
 		uint32_t n = get_count(cq);
 
@@ -92,7 +96,7 @@ int soft_cq_resize(struct soft_cq *cq, uint32_t cqe)
 		cq->v.cq.cqe = (int)cqe;
 		r = 0;
 	}
-	soft_unlock(&cq->lock);
+	soft_release(&cq->lock, held);
 	buf_free(cq->parent_domain, old, BUF_CQ);
 	return r;
 }
@@ -152,10 +156,9 @@ void soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe)
 
 void soft_cq_purge(struct soft_cq *cq, const struct soft_qp *qp)
 {
-	uint32_t kept = 0, n;
+	enum soft_held held = soft_hold(&cq->lock);
+	uint32_t kept = 0, n = get_count(cq);
 
-	soft_lock(&cq->lock);
-	n = get_count(cq);
 	for (uint32_t i = 0; i < n; i++) {
 		struct soft_cqe *cqe = &cq->ring[(cq->tail + i) & (cq->size - 1)];
 
@@ -164,17 +167,22 @@ void soft_cq_purge(struct soft_cq *cq, const struct soft_qp *qp)
 	}
 	cq->head = cq->tail + kept;
 	set_count(cq, kept);
-	soft_unlock(&cq->lock);
+	soft_release(&cq->lock, held);
 }
 
-static int pop_many(struct soft_cq *cq, int max, struct ibv_wc *wc)
+static void count_taken(struct soft_td *td, unsigned n)
 {
-	int n;
+	if (td)
+		td_count(td, VSD_COUNT_COMPLETIONS, n);
+	else
+		rt_count(VSD_COUNT_COMPLETIONS, n);
+}
 
-	if (get_count(cq) == 0)
-		return 0;
-	soft_lock(&cq->lock);
-	n = (int)get_count(cq);
+/* Lock held. */
+static int take_many(struct soft_cq *cq, int max, struct ibv_wc *wc)
+{
+	int n = (int)get_count(cq);
+
 	if (n > max)
 		n = max;
 	for (int i = 0; i < n; i++) {
@@ -183,32 +191,103 @@ static int pop_many(struct soft_cq *cq, int max, struct ibv_wc *wc)
 		wc[i] = cqe->wc;
 		soft_cqe_taken(cqe);
 	}
-	set_count(cq, get_count(cq) - (uint32_t)n);
-	soft_unlock(&cq->lock);
-	rt_count(VSD_COUNT_COMPLETIONS, (uint64_t)n);
+	if (n > 0)
+		set_count(cq, get_count(cq) - (uint32_t)n);
+	return n;
+}
+
+/* Lock held. */
+static bool take_one(struct soft_cq *cq, struct soft_cqe *cqe)
+{
+	if (get_count(cq) == 0)
+		return false;
+	*cqe = cq->ring[cq->tail++ & (cq->size - 1)];
+	soft_cqe_taken(cqe);
+	set_count(cq, get_count(cq) - 1);
+	return true;
+}
+
+static int pop_many(struct soft_cq *cq, int max, struct ibv_wc *wc)
+{
+	struct soft_td *td;
+	int n;
+
+	if (get_count(cq) == 0)
+		return 0;
+	td = soft_enter(&cq->lock);
+	n = take_many(cq, max, wc);
+	count_taken(td, (unsigned)n);
+	soft_leave(&cq->lock, td);
 	return n;
 }
 
 bool cq_pop(struct soft_cq *cq, struct soft_cqe *cqe)
 {
+	struct soft_td *td;
 	bool got;
 
 	if (get_count(cq) == 0)
 		return false;
-	soft_lock(&cq->lock);
-	got = get_count(cq) > 0;
-	if (got) {
-		*cqe = cq->ring[cq->tail++ & (cq->size - 1)];
-		soft_cqe_taken(cqe);
-		set_count(cq, get_count(cq) - 1);
+	td = soft_enter(&cq->lock);
+	got = take_one(cq, cqe);
+	count_taken(td, got);
+	soft_leave(&cq->lock, td);
+	return got;
+}
+
+/*
+ * What an empty poll of a CQ of a thread domain does: progress for the domain alone, which the caller is in. True: nothing
+ * came for long, and the one that this thread waits for may be waiting for this CPU.
+ */
+static bool domain_round(struct soft_td *td)
+{
+	rt_idle_poll_td(td);
+	td->idle_rounds = td_round(td, false) ? 0 : td->idle_rounds + 1;
+	if (td->idle_rounds < YIELD_ROUNDS)
+		return false;
+	td->idle_rounds = 0;
+	return true;
+}
+
+/* Of a CQ that has lost its elision just now, the next poll makes the progress. */
+static int domain_poll(struct soft_cq *cq, int max, struct ibv_wc *wc)
+{
+	struct soft_td *td = soft_enter(&cq->lock);
+	int n = take_many(cq, max, wc);
+	bool yield = false;
+
+	if (n == 0 && max > 0 && td) {
+		yield = domain_round(td);
+		n = take_many(cq, max, wc);
 	}
-	soft_unlock(&cq->lock);
-	rt_count(VSD_COUNT_COMPLETIONS, got);
+	if (n > 0)
+		count_taken(td, (unsigned)n);
+	soft_leave(&cq->lock, td);
+	if (yield)
+		sched_yield();
+	return n;
+}
+
+static bool domain_pop(struct soft_cq *cq, struct soft_cqe *cqe)
+{
+	struct soft_td *td = soft_enter(&cq->lock);
+	bool got = take_one(cq, cqe), yield = false;
+
+	if (!got && td) {
+		yield = domain_round(td);
+		got = take_one(cq, cqe);
+	}
+	count_taken(td, got);
+	soft_leave(&cq->lock, td);
+	if (yield)
+		sched_yield();
 	return got;
 }
 
 bool cq_pop_progress(struct soft_cq *cq, struct soft_cqe *cqe)
 {
+	if (soft_lock_td(&cq->lock))
+		return domain_pop(cq, cqe);
 	if (cq_pop(cq, cqe))
 		return true;
 	rt_idle_poll();
@@ -223,6 +302,8 @@ int soft_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 
 	if (rt_foreign(cq->ctx))
 		return -EIO;
+	if (soft_lock_td(&cq->lock))
+		return domain_poll(cq, n, wc);
 	got = pop_many(cq, n, wc);
 	if (got || n <= 0)
 		return got;
@@ -234,14 +315,15 @@ int soft_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct soft_cq *cq = soft_cq_of(ibcq);
+	struct soft_td *td;
 
 	if (rt_foreign(cq->ctx))
 		return EIO;
-	soft_lock(&cq->lock);
+	td = soft_enter(&cq->lock);
 	/* A request for the next completion is not weakened by a later one for solicited completions. */
 	if (cq->armed != 1)
 		cq->armed = solicited_only ? 2 : 1;
-	soft_unlock(&cq->lock);
-	rt_armed();
+	soft_leave(&cq->lock, td);
+	rt_armed(td);
 	return 0;
 }

@@ -64,6 +64,7 @@ struct soft_cq {
 	uint64_t wc_flags;
 	/* of start_poll(): */
 	struct soft_lock poll_lock; /* held until end_poll(); outermost */
+	bool single;		    /* one thread polls at a time: without that */
 	struct soft_cqe current;
 };
 

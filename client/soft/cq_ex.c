@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Extended polling. The CQE is copied out and the CQ's lock let go before start_poll() returns: programs post between
- * start_poll() and end_poll(), and a post may queue a completion. poll_lock keeps two pollers apart.
+ * start_poll() and end_poll(), and a post may queue a completion. poll_lock keeps two pollers apart, where
+ * the program did not promise that there is one.
  */
 #include <errno.h>
 #include <time.h>
@@ -29,9 +30,11 @@ static int start_poll(struct ibv_cq_ex *current, struct ibv_poll_cq_attr *attr)
 		return EINVAL;
 	if (rt_foreign(cq->ctx))
 		return EIO;
-	soft_lock(&cq->poll_lock);
+	if (!cq->single)
+		soft_lock(&cq->poll_lock);
 	if (!cq_pop_progress(cq, &cq->current)) {
-		soft_unlock(&cq->poll_lock);
+		if (!cq->single)
+			soft_unlock(&cq->poll_lock);
 		return ENOENT;
 	}
 	show_current(cq);
@@ -54,7 +57,7 @@ static void end_poll(struct ibv_cq_ex *current)
 {
 	struct soft_cq *cq = of(current);
 
-	if (!rt_foreign(cq->ctx))
+	if (!cq->single && !rt_foreign(cq->ctx))
 		soft_unlock(&cq->poll_lock);
 }
 

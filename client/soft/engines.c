@@ -61,12 +61,12 @@ static uint32_t slice(const struct swqe *w, uint32_t *budget)
 	return n;
 }
 
-static enum engine_result advance(struct swqe *w, uint32_t n)
+static enum engine_result advance(struct soft_qp *qp, struct swqe *w, uint32_t n)
 {
 	w->off += n;
 	if (w->off < w->length)
 		return ENGINE_MORE;
-	rt_count(VSD_COUNT_INITIATOR_RUN, 1);
+	qp_count(qp, VSD_COUNT_INITIATOR_RUN, 1);
 	return ENGINE_DONE;
 }
 
@@ -90,7 +90,7 @@ static enum engine_result run_atomic(struct soft_qp *qp, struct swqe *w, void *p
 		requester_fail(qp, w, IBV_WC_LOC_PROT_ERR); /* deregistered just now; the word has changed */
 		return ENGINE_FAILED;
 	}
-	return advance(w, w->length);
+	return advance(qp, w, w->length);
 }
 
 /* The end of a message is stored by itself, however its source is cut into pieces. */
@@ -124,7 +124,7 @@ static enum engine_result run_copy(struct soft_qp *qp, struct swqe *w, uint8_t *
 		err = sge_scatter(qp, w->sge, w->n_sge, w->off, ptr, n);
 	else
 		err = write_slice(qp, w, ptr, n);
-	return err < 0 ? ENGINE_NO : advance(w, n);
+	return err < 0 ? ENGINE_NO : advance(qp, w, n);
 }
 
 /* --- direct ---------------------------------------------------------------------------------------------------------- */
@@ -142,7 +142,7 @@ static enum engine_result direct_in_peer(struct soft_qp *qp, struct soft_qp *pee
 	void *ptr;
 
 	if (!w->length)
-		return advance(w, 0);
+		return advance(qp, w, 0);
 	if (mr_ref(w->rkey, peer->pd, peer, w->raddr + w->off, w->length - w->off, access_needed(w), true,
 		    &ref, &ptr) < 0)
 		return ENGINE_NO;
@@ -375,7 +375,7 @@ static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct 
 	if (err == -EPERM || err == -ESRCH)
 		__atomic_and_fetch(&pair->engines, ~(uint32_t)VSD__ENGINE_RIGHT__ENGINE_CMA,
 			__ATOMIC_RELAXED);
-	return err < 0 ? ENGINE_NO : advance(w, n);
+	return err < 0 ? ENGINE_NO : advance(qp, w, n);
 }
 
 /* --- choice ------------------------------------------------------------------------------------------------------------ */

@@ -22,9 +22,9 @@ static uint64_t ready_bit(const struct wire *wire)
 	return 1ull << (wire->index % 64);
 }
 
-bool ready_is_set(const struct wire *wire)
+uint64_t ready_bits(const struct pair *pair, unsigned index)
 {
-	return atomic_load_explicit(ready_word(wire), memory_order_acquire) & ready_bit(wire);
+	return atomic_load_explicit(&pair->mem->sides[pair->side].ready[index], memory_order_acquire);
 }
 
 void ready_set(struct wire *wire)
@@ -56,8 +56,13 @@ static void place_clear(struct hot_set *set, unsigned place)
 static void retire(struct hot_set *set, unsigned place)
 {
 	struct wire *wire = hot_at(set, place);
+	struct soft_td *td = atomic_load_explicit(&wire->td, memory_order_relaxed);
 
 	place_clear(set, place);
+	if (td) {
+		td_wire_cool(td, wire);
+		return;
+	}
 	if (!wire->pair->segment) {
 		loop_retire(wire);
 		return;

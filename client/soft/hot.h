@@ -17,6 +17,7 @@
 #define HOT_MAX 16u
 
 struct wire;
+struct pair;
 
 struct hot_set {
 	_Atomic(struct wire *) places[HOT_MAX];
@@ -36,8 +37,8 @@ static inline struct wire *hot_at(const struct hot_set *set, unsigned place)
 	return atomic_load_explicit(&set->places[place], memory_order_acquire);
 }
 
-/* The wire's ready bit, as its receiver has it. */
-bool ready_is_set(const struct wire *wire);
+/* 64 ready bits; the wire's own, as its receiver has it. */
+uint64_t ready_bits(const struct pair *pair, unsigned index);
 void ready_set(struct wire *wire);
 void ready_clear(struct wire *wire);
 

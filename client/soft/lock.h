@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Locks of the data path. An object under a thread domain says so (`single`): its program uses it from one thread at a
- * time. But whoever makes progress serves it too, so the lock stays until that is kept out otherwise.
+ * Locks of the data path. That of an object under a thread domain names the domain: who has the domain has the object,
+ * and these calls do nothing. It is entered once, by the outermost call (soft_enter, soft_hold in td.h).
  *
- * Order, outermost first: sq lock, rq lock (of the same or another QP), srq lock, cq lock, channel lock. Never two locks
- * of one kind, but sq → rq as written. No control call under any of them.
+ * Order, outermost first: progress lock, thread domain, sq lock, rq lock (of the same or another QP), srq lock, cq lock,
+ * channel lock. Never two locks of one kind, but sq → rq as written. No control call under any of them.
  */
 #ifndef SOFT_LOCK_H
 #define SOFT_LOCK_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
+
+struct soft_td;
 
 struct soft_lock {
 	pthread_mutex_t mutex;
-	bool single;
+	_Atomic(struct soft_td *) td; /* changes only to NULL, by who has parked the domain */
+	bool shared;		      /* td_share.c's */
 };
 
-static inline void soft_lock_init(struct soft_lock *lock, bool single)
+/* @td: NULL for an object that is safe for many threads. */
+static inline void soft_lock_init(struct soft_lock *lock, struct soft_td *td)
 {
 	pthread_mutexattr_t attr;
 
@@ -27,7 +33,8 @@ static inline void soft_lock_init(struct soft_lock *lock, bool single)
 #endif
 	pthread_mutex_init(&lock->mutex, &attr);
 	pthread_mutexattr_destroy(&attr);
-	lock->single = single;
+	atomic_init(&lock->td, td);
+	lock->shared = false;
 }
 
 static inline void soft_lock_deinit(struct soft_lock *lock)
@@ -35,19 +42,26 @@ static inline void soft_lock_deinit(struct soft_lock *lock)
 	pthread_mutex_destroy(&lock->mutex);
 }
 
+static inline struct soft_td *soft_lock_td(const struct soft_lock *lock)
+{
+	return atomic_load_explicit(&lock->td, memory_order_acquire);
+}
+
 static inline void soft_lock(struct soft_lock *lock)
 {
-	pthread_mutex_lock(&lock->mutex);
+	if (!soft_lock_td(lock))
+		pthread_mutex_lock(&lock->mutex);
 }
 
 static inline bool soft_trylock(struct soft_lock *lock)
 {
-	return pthread_mutex_trylock(&lock->mutex) == 0;
+	return soft_lock_td(lock) || pthread_mutex_trylock(&lock->mutex) == 0;
 }
 
 static inline void soft_unlock(struct soft_lock *lock)
 {
-	pthread_mutex_unlock(&lock->mutex);
+	if (!soft_lock_td(lock))
+		pthread_mutex_unlock(&lock->mutex);
 }
 
 #endif

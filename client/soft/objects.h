@@ -31,11 +31,7 @@ static inline struct soft_context *soft_context_of(struct ibv_context *ctx)
 	return soft_container(ctx, struct soft_context, v.context);
 }
 
-struct soft_td {
-	struct ibv_td td;
-	uint32_t handle;
-	_Atomic unsigned users; /* parent domains on it */
-};
+struct soft_td; /* td.h */
 
 /* A PD, or a parent domain, whose `base` is the PD it extends (of a PD: itself). */
 struct soft_pd {

@@ -7,13 +7,12 @@
 
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
+#include "client/soft/td.h"
 
 #define ROUND_WIRES 64u	    /* wires taken from ready bits in one round */
 #define ROUND_RUNS 64u	    /* QPs of the run queue */
 #define ROUND_PAIRS 32u
-#define CLOCK_ROUNDS 64u    /* idle rounds between two looks at the clock */
 #define RECV_TRIES 16u
-#define YIELD_ROUNDS 1024u /* idle rounds, some 50 to 100 µs */
 
 /* --- loopback -------------------------------------------------------------------------------------------------------- */
 
@@ -26,12 +25,38 @@ static void loop_push(struct wire *wire)
 	atomic_store(&rt.loop_any, true);
 }
 
+/* The other end is not polled directly: it is told. loop_lock is held, unless the domain of that end stands for it. */
+static void loop_tell(struct wire *far)
+{
+	if (atomic_load(&far->td))
+		rt_run_later(far->qp);
+	else
+		loop_push(far);
+}
+
+/*
+ * The other end stays what it is while loop_lock is held, or while this end's domain is: who unlinks it has both. What
+ * was published stands before the look (wire_notify).
+ */
 void loop_mark(struct wire *wire)
 {
-	pthread_mutex_lock(&rt.loop_lock);
-	if (wire->other && !atomic_load(&wire->other->hot))
-		loop_push(wire->other);
-	pthread_mutex_unlock(&rt.loop_lock);
+	bool mine = atomic_load_explicit(&wire->td, memory_order_relaxed), locked = !mine;
+
+	if (locked)
+		pthread_mutex_lock(&rt.loop_lock);
+
+	struct wire *far = atomic_load(&wire->other);
+
+	if (far && !atomic_load(&far->hot)) {
+		if (!locked && !atomic_load(&far->td)) {
+			pthread_mutex_lock(&rt.loop_lock);
+			locked = true;
+		}
+		if (!atomic_load(&far->hot))
+			loop_tell(far);
+	}
+	if (locked)
+		pthread_mutex_unlock(&rt.loop_lock);
 	sleep_wake_if_asleep();
 }
 
@@ -48,6 +73,14 @@ void loop_retire(struct wire *wire)
 
 void progress_adopt(struct wire *wire)
 {
+	struct soft_td *td = atomic_load(&wire->td);
+
+	if (td) {
+		if (wire->pair->segment)
+			ready_set(wire);
+		td_wire_heat(td, wire);
+		return;
+	}
 	if (wire->pair->segment) {
 		ready_set(wire);
 		hot_add(&rt.hot, wire);
@@ -92,6 +125,7 @@ void progress_forget_wire(struct wire *wire)
 bool wire_serve(struct wire *wire)
 {
 	uint32_t recvs = atomic_load_explicit(&wire->theirs->recvs, memory_order_relaxed);
+	uint32_t seen = atomic_load_explicit(&wire->seen_recvs, memory_order_relaxed);
 	bool did;
 
 	if (atomic_load_explicit(&wire->released, memory_order_relaxed))
@@ -106,8 +140,8 @@ bool wire_serve(struct wire *wire)
 		did = wire->qp && qp_service(wire->qp, wire);
 	}
 	/* A hint: seen when something came of it, or nothing did for some turns (its QP may have been busy). */
-	if (recvs != wire->seen_recvs && (did || ++wire->tries > RECV_TRIES)) {
-		wire->seen_recvs = recvs;
+	if (recvs != seen && (did || ++wire->tries > RECV_TRIES)) {
+		atomic_store_explicit(&wire->seen_recvs, recvs, memory_order_relaxed);
 		wire->tries = 0;
 	}
 	return did;
@@ -115,6 +149,8 @@ bool wire_serve(struct wire *wire)
 
 static bool serve_new(struct wire *wire)
 {
+	if (atomic_load_explicit(&wire->td, memory_order_relaxed))
+		return false; /* its domain's, since it was put on the way */
 	hot_add(&rt.hot, wire);
 	return wire_serve(wire);
 }
@@ -161,7 +197,8 @@ static bool take_word(struct pair *pair, unsigned i, unsigned *budget, bool *did
 			--*budget;
 			continue;
 		}
-		if (atomic_load_explicit(&wire->hot, memory_order_relaxed) || atomic_load(&wire->released))
+		if (atomic_load_explicit(&wire->hot, memory_order_relaxed) ||
+		    atomic_load_explicit(&wire->td, memory_order_relaxed) || atomic_load(&wire->released))
 			continue;
 		if (*budget == 0)
 			return false;
@@ -204,8 +241,9 @@ static bool take_waiting(struct pair *pair)
 		return false;
 	for (uint32_t i = 0; i < pair->priv->n_wires; i++) {
 		struct wire *wire = pair->priv->wires[i];
+		struct soft_td *td = wire ? atomic_load_explicit(&wire->td, memory_order_relaxed) : NULL;
 
-		if (wire && wire_pending(wire))
+		if (wire && wire_pending(wire) && (!td || td_park(td)))
 			did |= wire_serve(wire);
 	}
 	return pool_wake(pair) || did;
@@ -290,10 +328,8 @@ static bool run_queue(void)
 	return did;
 }
 
-void rt_run_later(struct soft_qp *qp)
+static void run_push(struct soft_qp *qp)
 {
-	if (atomic_load_explicit(&qp->run_queued, memory_order_relaxed))
-		return;
 	pthread_mutex_lock(&rt.run_lock);
 	if (!atomic_exchange(&qp->run_queued, true)) {
 		qp->run_next = NULL;
@@ -302,8 +338,30 @@ void rt_run_later(struct soft_qp *qp)
 		atomic_store(&rt.run_any, true);
 	}
 	pthread_mutex_unlock(&rt.run_lock);
+}
+
+void rt_run_later(struct soft_qp *qp)
+{
+	struct soft_td *td = qp_td(qp);
+
+	if (atomic_load_explicit(&qp->run_queued, memory_order_relaxed))
+		return;
+	if (td)
+		td_mail(td, qp);
+	else
+		run_push(qp);
 	if (!rt_inside())
 		sleep_wake_if_asleep();
+}
+
+void qp_again(struct soft_qp *qp)
+{
+	struct soft_td *td = qp_td(qp);
+
+	if (td)
+		td_again(td, qp);
+	else
+		rt_run_later(qp);
 }
 
 static void run_remove(struct soft_qp *qp)
@@ -325,8 +383,14 @@ static void run_remove(struct soft_qp *qp)
 void rt_forget_qp(struct soft_qp *qp)
 {
 	bool entered = rt_enter();
+	struct soft_td *td = qp_td(qp);
 
+	wire_collect(); /* the other end of a loopback wire does not find it any more */
 	run_remove(qp);
+	if (td) {
+		td_park_wait(td);
+		td_forget_qp(td, qp);
+	}
 	rt_leave(entered);
 	while (!rt_inside() && atomic_load(&qp->refs))
 		sched_yield();
@@ -334,8 +398,24 @@ void rt_forget_qp(struct soft_qp *qp)
 
 /* --- untaken descriptors ----------------------------------------------------------------------------------------------- */
 
+static void watch_in(struct soft_td *td, struct wire *wire)
+{
+	if (atomic_load_explicit(&wire->watched, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&wire->watched, true, memory_order_relaxed);
+	wire->watch_since = 0;
+	wire->watch_next = atomic_load_explicit(&td->watched, memory_order_relaxed);
+	atomic_store_explicit(&td->watched, wire, memory_order_relaxed);
+}
+
 void watch_add(struct wire *wire)
 {
+	struct soft_td *td = atomic_load_explicit(&wire->td, memory_order_relaxed);
+
+	if (td) {
+		watch_in(td, wire);
+		return;
+	}
 	if (atomic_exchange(&wire->watched, true))
 		return;
 	pthread_mutex_lock(&rt.watch_lock);
@@ -364,19 +444,27 @@ static bool watch_look(struct wire *wire, uint64_t now)
 	return false;
 }
 
-static void watch_all(uint64_t now)
+struct wire *watch_prune(struct wire *list, uint64_t now)
 {
-	pthread_mutex_lock(&rt.watch_lock);
-	for (struct wire **at = &rt.watched; *at;) {
+	struct wire *left = list;
+
+	for (struct wire **at = &left; *at;) {
 		struct wire *wire = *at;
 
 		if (watch_look(wire, now)) {
 			*at = wire->watch_next;
-			atomic_store(&wire->watched, false);
+			atomic_store_explicit(&wire->watched, false, memory_order_release);
 		} else {
 			at = &wire->watch_next;
 		}
 	}
+	return left;
+}
+
+static void watch_all(uint64_t now)
+{
+	pthread_mutex_lock(&rt.watch_lock);
+	rt.watched = watch_prune(rt.watched, now);
 	atomic_store(&rt.watch_any, rt.watched != NULL);
 	pthread_mutex_unlock(&rt.watch_lock);
 }
@@ -395,9 +483,9 @@ static bool round_clock(void)
 	return timer_fire_due(now);
 }
 
-static bool round_any(bool sweep, bool clock)
+bool progress_round(enum td_look look, bool clock)
 {
-	bool did;
+	bool did, sweep = look == TD_SWEEP;
 
 	rt.leftover = false;
 	did = hot_serve(&rt.hot);
@@ -408,24 +496,21 @@ static bool round_any(bool sweep, bool clock)
 	did |= run_queue();
 	if (clock)
 		did |= round_clock();
+	if (rt.tds)
+		did |= td_serve(look, clock);
 	wire_collect();
 	return did;
 }
 
-bool progress_round(void)
-{
-	rt.rounds += 1;
-	return round_any(false, rt.rounds % CLOCK_ROUNDS == 0);
-}
-
-bool rt_progress(void)
+static bool round_locked(enum td_look look)
 {
 	bool did, left, yield;
 
 	if (!atomic_load_explicit(&rt.running, memory_order_relaxed) ||
 	    atomic_load_explicit(&rt.waiters, memory_order_relaxed) || !rt_try_enter())
 		return false;
-	did = progress_round();
+	rt.rounds += 1;
+	did = progress_round(look, rt.rounds % CLOCK_ROUNDS == 0);
 	left = rt.leftover || atomic_load_explicit(&rt.run_any, memory_order_relaxed);
 	rt.idle_rounds = did ? 0 : rt.idle_rounds + 1;
 	yield = rt.idle_rounds == YIELD_ROUNDS;
@@ -441,18 +526,27 @@ bool rt_progress(void)
 	return did;
 }
 
-bool progress_wait(bool sweep)
+bool rt_progress(void)
+{
+	return round_locked(TD_POLL);
+}
+
+bool rt_work(void)
+{
+	return round_locked(TD_WORK);
+}
+
+bool progress_sweep(void)
 {
 	bool entered = rt_enter();
-	bool did = round_any(sweep, true);
+	bool did = progress_round(TD_SWEEP, true);
 
 	did |= rt.leftover || atomic_load_explicit(&rt.run_any, memory_order_relaxed);
 	rt_leave(entered);
 	return did;
 }
 
-/* The wire has work, and had it at the last tick, and nobody did any of it. */
-static bool outlived(struct wire *wire)
+bool wire_outlived(struct wire *wire)
 {
 	uint64_t req = __atomic_load_n(&wire->req_in.pos, __ATOMIC_RELAXED);
 	uint64_t resp = __atomic_load_n(&wire->resp_in.pos, __ATOMIC_RELAXED);
@@ -472,11 +566,11 @@ void progress_tick(void)
 {
 	bool old = false;
 
-	/* Who has the lock does what would be done here. */
-	if (!rt_try_enter())
+	/* Who has the lock does what would be done here, but for domains that are not parked. */
+	if (!rt_try_enter() && !(td_any() && rt_enter()))
 		return;
 	for (unsigned place = 0; place < rt.hot.top; place++)
-		old |= hot_at(&rt.hot, place) && outlived(hot_at(&rt.hot, place));
+		old |= hot_at(&rt.hot, place) && wire_outlived(hot_at(&rt.hot, place));
 	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next) {
 		uint64_t summary = atomic_load_explicit(&pair->mem->sides[pair->side].summary, memory_order_relaxed);
 
@@ -488,8 +582,10 @@ void progress_tick(void)
 	old |= take_all_waiting();
 	old |= run_queue();
 	old |= round_clock();
+	if (rt.tds)
+		old |= td_serve(TD_TICK, true);
 	for (unsigned n = 0; old && n < 16; n++)
-		old = round_any(false, false);
+		old = progress_round(TD_WORK, false);
 	wire_collect();
 	rt_leave(true);
 }

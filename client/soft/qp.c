@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "client/soft/qp_private.h"
+#include "client/soft/rt_private.h"
 
 static uint32_t round_up(uint32_t n)
 {
@@ -102,12 +103,12 @@ int soft_qp_init(struct soft_qp *qp)
 	priv->timer.fire = timer_fired;
 	qp->priv = priv;
 	lay_out(qp, &l);
-	/* Not off under a TD: the progress thread serves every QP, and has no way yet to keep its owner out. */
-	soft_lock_init(&qp->sq_lock, false);
-	soft_lock_init(&qp->rq_lock, false);
+	soft_lock_init(&qp->sq_lock, NULL);
+	soft_lock_init(&qp->rq_lock, NULL);
 	atomic_init(&qp->state, IBV_QPS_RESET);
 	atomic_init(&qp->wire, NULL);
 	qp->attr.qp_state = qp->attr.cur_qp_state = IBV_QPS_RESET;
+	qp_elide(qp);
 	return 0;
 }
 
@@ -120,6 +121,8 @@ void soft_qp_deinit(struct soft_qp *qp)
 {
 	if (!qp->priv)
 		return;
+	if (qp_td(qp))
+		rt_forget_qp(qp); /* it may never have been started */
 	soft_lock_deinit(&qp->rq_lock);
 	soft_lock_deinit(&qp->sq_lock);
 	buf_free(qp->pd, qp->priv->block, BUF_QP);
@@ -141,24 +144,50 @@ static void leave_runtime(struct soft_qp *qp)
 	rt_forget_qp(qp);
 }
 
+enum soft_held qp_hold(struct soft_qp *qp)
+{
+	enum soft_held held = soft_hold(&qp->sq_lock);
+
+	if (held == HELD_MUTEX)
+		pthread_mutex_lock(&qp->rq_lock.mutex);
+	return held;
+}
+
+void qp_release(struct soft_qp *qp, enum soft_held held)
+{
+	if (held == HELD_MUTEX)
+		pthread_mutex_unlock(&qp->rq_lock.mutex);
+	soft_release(&qp->sq_lock, held);
+}
+
+/* Both locks. The wire that it had leaves the domain; the caller lets it go. */
+void qp_set_wire(struct soft_qp *qp, struct wire *wire)
+{
+	struct wire *old = atomic_load(&qp->wire);
+
+	if (old)
+		td_wire_remove(old);
+	if (wire && qp_td(qp))
+		td_wire_add(qp_td(qp), wire);
+	atomic_store(&qp->priv->wire_id, wire ? wire_id(wire) : 0);
+	atomic_store(&qp->wire, wire);
+}
+
 int soft_qp_stop(struct soft_qp *qp)
 {
 	struct qp_private *priv = qp->priv;
+	enum soft_held held = qp_hold(qp);
 	int err;
 
-	soft_lock(&qp->sq_lock);
-	soft_lock(&qp->rq_lock);
 	int state = qp_state(qp);
 	struct wire *wire = atomic_load(&qp->wire);
 
 	atomic_store(&qp->state, IBV_QPS_RESET);
 	qp_gate_close(qp->v.qp.qp_num);
-	soft_unlock(&qp->rq_lock);
-	soft_unlock(&qp->sq_lock);
+	qp_release(qp, held);
 	err = qp_wait_initiators(qp);
 
-	soft_lock(&qp->sq_lock);
-	soft_lock(&qp->rq_lock);
+	held = qp_hold(qp);
 	if (err < 0) {
 		atomic_store(&qp->state, state);
 		qp_open_gate(qp);
@@ -169,8 +198,7 @@ int soft_qp_stop(struct soft_qp *qp)
 			wire_close(wire);
 		qp_set_wire(qp, NULL);
 	}
-	soft_unlock(&qp->rq_lock);
-	soft_unlock(&qp->sq_lock);
+	qp_release(qp, held);
 	if (err < 0)
 		return err;
 	if (wire)
@@ -185,14 +213,13 @@ int soft_qp_stop(struct soft_qp *qp)
 
 void soft_qp_query(struct soft_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init)
 {
-	soft_lock(&qp->sq_lock);
-	soft_lock(&qp->rq_lock);
+	enum soft_held held = qp_hold(qp);
+
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = qp_state(qp);
 	attr->cap = qp->init.cap;
 	attr->sq_draining = attr->qp_state == IBV_QPS_SQD && qp->priv->req.una < qp->priv->req.started;
-	soft_unlock(&qp->rq_lock);
-	soft_unlock(&qp->sq_lock);
+	qp_release(qp, held);
 	if (!init)
 		return;
 	*init = (struct ibv_qp_init_attr){
@@ -208,7 +235,15 @@ void soft_qp_query(struct soft_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_i
 
 void soft_qp_kickoff(struct soft_qp *qp)
 {
-	qp_run(qp);
+	if (!qp_td(qp)) {
+		qp_run(qp);
+		return;
+	}
+
+	enum soft_held held = qp_hold(qp);
+
+	qp_turn(qp);
+	qp_release(qp, held);
 }
 
 static bool wants_wire(const struct soft_qp *qp, int state, const struct wire *wire)
@@ -233,18 +268,17 @@ static bool wants_wire(const struct soft_qp *qp, int state, const struct wire *w
 bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 {
 	struct requester *req = &qp->priv->req;
-	struct wire *old;
-	bool wanted;
+	enum soft_held held = qp_hold(qp);
+	struct wire *old = atomic_load(&qp->wire);
+	bool wanted = !qp->priv->stopped && wants_wire(qp, qp_state(qp), wire);
 
-	soft_lock(&qp->sq_lock);
-	soft_lock(&qp->rq_lock);
-	old = atomic_load(&qp->wire);
-	wanted = !qp->priv->stopped && wants_wire(qp, qp_state(qp), wire);
 	if (wanted && wire->local_qpn == wire->peer_qpn) {
 		wanted = !old || wire_id(old) != wire_id(wire); /* one end does for both */
 		if (wanted)
 			wire_fold(wire);
 	}
+	if (wanted && qp_td(qp))
+		wanted = td_wire_room(qp_td(qp), wire);
 	if (wanted) {
 		if (old)
 			wire_close(old);
@@ -258,8 +292,7 @@ bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 		qp_set_wire(qp, wire);
 		qp_open_gate(qp);
 	}
-	soft_unlock(&qp->rq_lock);
-	soft_unlock(&qp->sq_lock);
+	qp_release(qp, held);
 	if (!wanted)
 		return false;
 	if (old)
@@ -291,8 +324,8 @@ static void peer_died(struct soft_qp *qp, const struct wire *wire)
  */
 void qp_wire_gone(struct soft_qp *qp, struct wire *wire, bool dead)
 {
-	soft_lock(&qp->sq_lock);
-	soft_lock(&qp->rq_lock);
+	enum soft_held held = qp_hold(qp);
+
 	if (atomic_load(&qp->wire) == wire && !qp->priv->stopped) {
 		wire_look(wire);
 		__atomic_store_n(&wire->peer_closed, true, __ATOMIC_RELAXED);
@@ -301,6 +334,5 @@ void qp_wire_gone(struct soft_qp *qp, struct wire *wire, bool dead)
 		if (dead)
 			peer_died(qp, wire);
 	}
-	soft_unlock(&qp->rq_lock);
-	soft_unlock(&qp->sq_lock);
+	qp_release(qp, held);
 }

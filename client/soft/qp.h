@@ -40,6 +40,9 @@ struct soft_qp {
 	struct soft_qp *run_next;
 	_Atomic bool run_queued;
 	_Atomic unsigned refs;
+	/* td_round.c */
+	struct soft_qp *td_next, *td_run_next;
+	bool td_queued;
 	/* pool.c: waiting for a chunk of some kinds, in one pair */
 	struct soft_qp *pool_next, **pool_prev;
 	_Atomic(struct pair *) pool_pair;
@@ -51,6 +54,12 @@ struct soft_qp {
 static inline struct soft_qp *soft_qp_of(struct ibv_qp *qp)
 {
 	return soft_container(qp, struct soft_qp, v.qp);
+}
+
+/* The thread domain that stands for its locks, or NULL. */
+static inline struct soft_td *qp_td(const struct soft_qp *qp)
+{
+	return soft_lock_td(&qp->sq_lock);
 }
 
 /* --- for the ABI face (which has checked attributes and talked to the daemon) ---------------------------------------- */
@@ -78,6 +87,8 @@ int soft_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 bool qp_service(struct soft_qp *qp, struct wire *wire);
 /* Outbound work: the requester goes on. */
 void qp_run(struct soft_qp *qp);
+/* It has another turn soon: said in a turn of its own, with its locks or its domain. */
+void qp_again(struct soft_qp *qp);
 /* The daemon made a wire for this QP. Takes it over (wire->qp is set); false: the QP does not want it (any more). */
 bool qp_wire_attached(struct soft_qp *qp, struct wire *wire);
 /* The peer is gone; dead: drain, then fail (CONTRACT: QP to ERR). Otherwise requests time out. */

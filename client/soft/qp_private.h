@@ -5,7 +5,8 @@
  *
  * Locks. The requester and the send side of the wire belong to the sq lock, the responder, the receive queue and the
  * receive side of the wire to the rq lock. State changes hold both, wire pointer included, so either lock is enough to
- * read them. Who finds a lock taken in a turn leaves, and the QP is queued again (rt_run_later).
+ * read them. Who finds a lock taken in a turn leaves, and the QP is queued again (rt_run_later). Of a QP whose thread
+ * domain stands for its locks, "both locks", and each of them, is: who has the domain.
  */
 #ifndef SOFT_QP_PRIVATE_H
 #define SOFT_QP_PRIVATE_H
@@ -14,6 +15,7 @@
 #include "client/soft/mr.h"
 #include "client/soft/qp.h"
 #include "client/soft/srq.h"
+#include "client/soft/td.h"
 
 #define QP_SLICE	(256u << 10) /* bytes that one turn copies in one direction */
 #define QP_TURN_WRS	64	     /* requests, responses or WRs of one turn */
@@ -85,8 +87,9 @@ struct requester {
 	uint64_t rnr_at, retry_at, lost_at; /* deadlines, 0: none */
 	bool drained; /* SQD: the event was raised */
 	/* wr_ex.c: the batch being built */
-	uint64_t ex_head;
+	uint64_t ex_start, ex_head;
 	int ex_error;
+	bool ex_locked;
 	struct swqe *ex;
 };
 
@@ -178,11 +181,20 @@ static inline uint64_t wire_id(const struct wire *wire)
 	return (uint64_t)wire->gen << 32 | wire->index;
 }
 
-/* Both locks. */
-static inline void qp_set_wire(struct soft_qp *qp, struct wire *wire)
+/* Both locks, as a caller that may wait has them: all of the QP, with the progress lock if it is a thread domain's. */
+enum soft_held qp_hold(struct soft_qp *qp);
+void qp_release(struct soft_qp *qp, enum soft_held held);
+void qp_set_wire(struct soft_qp *qp, struct wire *wire);
+
+/* Counts in the process's page, or in the QP's domain. */
+static inline void qp_count(struct soft_qp *qp, enum vsd_counter counter, uint64_t n)
 {
-	atomic_store(&qp->priv->wire_id, wire ? wire_id(wire) : 0);
-	atomic_store(&qp->wire, wire);
+	struct soft_td *td = qp_td(qp);
+
+	if (td)
+		td_count(td, counter, n);
+	else
+		rt_count(counter, n);
 }
 
 static inline int qp_state(struct soft_qp *qp)
@@ -319,6 +331,13 @@ void datagram_forget(struct soft_qp *qp);
 void datagram_deliver(struct soft_qp *dst, const struct vsd_req *head, const uint8_t *payload);
 /* Space in the wire: those who wait for it go on. */
 void datagram_wake(struct wire *wire);
+
+/* --- td_share.c ------------------------------------------------------------------------------------------------------------- */
+/*
+ * A new QP: its thread domain stands for its locks, if it does for those of all that it uses. If not, what it uses
+ * loses its elision, and all that hangs together with it.
+ */
+void qp_elide(struct soft_qp *qp);
 
 /* --- srq.c ------------------------------------------------------------------------------------------------------------------ */
 /* The QP answered RNR: it is told when a receive comes. False: there is one now. */

@@ -183,7 +183,7 @@ static void enter_sqe(struct soft_qp *qp)
 static void enter_error(struct soft_qp *qp)
 {
 	atomic_store(&qp->state, IBV_QPS_ERR);
-	rt_count(VSD_COUNT_ERRORS, 1);
+	qp_count(qp, VSD_COUNT_ERRORS, 1);
 	control_debug("qp 0x%x is in error: %s", qp->v.qp.qp_num, failure_names[qp->priv->failure]);
 	shut(qp);
 	qp_flush(qp);
@@ -241,7 +241,7 @@ static struct wire *detach(struct soft_qp *qp)
 	return wire;
 }
 
-static int to_error(struct soft_qp *qp)
+static int to_error(struct soft_qp *qp, enum soft_held *held)
 {
 	int err;
 
@@ -250,11 +250,9 @@ static int to_error(struct soft_qp *qp)
 	atomic_store(&qp->state, IBV_QPS_ERR);
 	qp->priv->flushing = true;
 	shut(qp);
-	soft_unlock(&qp->rq_lock);
-	soft_unlock(&qp->sq_lock);
+	qp_release(qp, *held);
 	err = qp_wait_initiators(qp);
-	soft_lock(&qp->sq_lock);
-	soft_lock(&qp->rq_lock);
+	*held = qp_hold(qp);
 	if (qp_state(qp) == IBV_QPS_ERR && qp->priv->flushing)
 		qp_flush(qp);
 	return err;
@@ -268,7 +266,7 @@ static void purge(struct soft_qp *qp)
 		soft_cq_purge(qp->recv_cq, qp);
 }
 
-static int to_reset(struct soft_qp *qp)
+static int to_reset(struct soft_qp *qp, enum soft_held *held)
 {
 	struct qp_private *priv = qp->priv;
 	struct wire *wire = detach(qp);
@@ -276,8 +274,7 @@ static int to_reset(struct soft_qp *qp)
 
 	atomic_store(&qp->state, IBV_QPS_RESET);
 	shut(qp);
-	soft_unlock(&qp->rq_lock);
-	soft_unlock(&qp->sq_lock);
+	qp_release(qp, *held);
 	err = qp_wait_initiators(qp);
 	if (wire) {
 		pair_forget_waiter(qp);
@@ -286,8 +283,7 @@ static int to_reset(struct soft_qp *qp)
 	datagram_forget(qp);
 	if (qp->srq)
 		srq_forget(qp->srq, qp);
-	soft_lock(&qp->sq_lock);
-	soft_lock(&qp->rq_lock);
+	*held = qp_hold(qp);
 	purge(qp);
 	requester_reset(qp);
 	responder_reset(qp);
@@ -326,20 +322,19 @@ static void to_rts(struct soft_qp *qp)
 
 int soft_qp_apply(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
+	enum soft_held held = qp_hold(qp);
 	struct wire *wrong = NULL;
 	int err = 0;
 
-	soft_lock(&qp->sq_lock);
-	soft_lock(&qp->rq_lock);
 	int state = mask & IBV_QP_STATE ? (int)attr->qp_state : qp_state(qp);
 
 	if (state != IBV_QPS_RESET)
 		take_attributes(qp, attr, mask);
 	if (mask & IBV_QP_STATE) {
 		if (state == IBV_QPS_RESET)
-			err = to_reset(qp);
+			err = to_reset(qp, &held);
 		else if (state == IBV_QPS_ERR)
-			err = to_error(qp);
+			err = to_error(qp, &held);
 		else if (state == IBV_QPS_RTR)
 			wrong = to_rtr(qp);
 		else if (state == IBV_QPS_RTS)
@@ -351,8 +346,7 @@ int soft_qp_apply(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		qp_open_gate(qp);
 	if (state == IBV_QPS_SQD)
 		sq_check_drained(qp);
-	soft_unlock(&qp->rq_lock);
-	soft_unlock(&qp->sq_lock);
+	qp_release(qp, held);
 	if (wrong)
 		wire_release(wrong);
 	return err;

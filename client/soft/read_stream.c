@@ -71,7 +71,7 @@ int read_stream_run(struct soft_qp *qp, struct wire *wire)
 
 	do {
 		if (s->off - start >= QP_SLICE) {
-			rt_run_later(qp);
+			qp_again(qp);
 			return 0;
 		}
 		int rc = put_piece(qp, wire, s);
@@ -85,7 +85,7 @@ int read_stream_run(struct soft_qp *qp, struct wire *wire)
 		resp->notify = true;
 	} while (s->off < s->total);
 	s->active = false;
-	rt_count(VSD_COUNT_BYTES_SENT, s->total);
+	qp_count(qp, VSD_COUNT_BYTES_SENT, s->total);
 	responder_message_done(qp);
 	resp->dirty = true;
 	return 1;

@@ -186,7 +186,7 @@ static int lane_message(struct soft_qp *qp, struct wire *wire, struct swqe *w, u
 		uint64_t before = w->off;
 
 		if (!*budget) {
-			rt_run_later(qp);
+			qp_again(qp);
 			return 0;
 		}
 		rc = lane_chunk(qp, wire, w);
@@ -227,7 +227,7 @@ static int unlinked(struct soft_qp *qp, const struct wire *wire, struct swqe *w)
 	if (qp_is_rc(qp) || !wire || !wire_is_closed(wire))
 		return 0;
 	w->state = SWQE_DONE;
-	rt_count(VSD_COUNT_DROPPED, 1);
+	qp_count(qp, VSD_COUNT_DROPPED, 1);
 	return 1;
 }
 
@@ -262,7 +262,7 @@ static int transmit(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint3
 		}
 		if (result == ENGINE_MORE) {
 			w->state = SWQE_ENGINE;
-			rt_run_later(qp);
+			qp_again(qp);
 			return 0;
 		}
 		if (result == ENGINE_FAILED)
@@ -296,7 +296,7 @@ bool requester_push(struct soft_qp *qp)
 		if (!may_transmit(qp, w))
 			break;
 		if (n == QP_TURN_WRS) {
-			rt_run_later(qp);
+			qp_again(qp);
 			break;
 		}
 		int rc = transmit(qp, wire, w, &budget);

@@ -126,11 +126,10 @@ void responder_nak(struct soft_qp *qp, enum ibv_wc_status status, int event)
 }
 
 /* An unreliable QP forgets the message; what is left of it is dropped. */
-static void drop(struct responder *resp)
+static void drop(struct soft_qp *qp)
 {
-	resp->skip = true;
-
-	rt_count(VSD_COUNT_DROPPED, 1);
+	qp->priv->resp.skip = true;
+	qp_count(qp, VSD_COUNT_DROPPED, 1);
 }
 
 static void refuse(struct soft_qp *qp, enum ibv_wc_status status,
@@ -139,7 +138,7 @@ static void refuse(struct soft_qp *qp, enum ibv_wc_status status,
 	if (qp_is_rc(qp))
 		responder_nak(qp, status, event);
 	else
-		drop(&qp->priv->resp);
+		drop(qp);
 }
 
 /* The receive itself is at fault: it completes in error, and the QP fails whatever its type. */
@@ -261,9 +260,9 @@ static void find_no_receive(struct soft_qp *qp)
 {
 	struct responder *resp = &qp->priv->resp;
 
-	rt_count(VSD_COUNT_RNR, 1);
+	qp_count(qp, VSD_COUNT_RNR, 1);
 	if (!qp_is_rc(qp)) {
-		drop(resp);
+		drop(qp);
 		return;
 	}
 	resp->open = false;
@@ -388,7 +387,7 @@ static void finish(struct soft_qp *qp)
 		refuse_receive(qp, IBV_WC_LOC_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR);
 		return;
 	}
-	rt_count(VSD_COUNT_BYTES_RECEIVED, first->total);
+	qp_count(qp, VSD_COUNT_BYTES_RECEIVED, first->total);
 	if (takes_receive(first))
 		complete_receive(qp, first);
 	responder_message_done(qp);

@@ -22,6 +22,7 @@
 #include "client/soft/page.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
+#include "client/soft/td.h"
 
 #define THREAD_STACK (512u << 10)
 #define ENTER_TRIES 200u
@@ -272,6 +273,7 @@ static int start(void)
 	rt.many_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 1;
 	if (r == 0)
 		r = guard_init();
+	td_init();
 	if (r == 0)
 		r = alive_init();
 	if (r == 0)

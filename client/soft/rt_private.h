@@ -23,6 +23,8 @@
 
 #define SPIN_NS 50000u		 /* about one wake-up */
 #define TICK_NS 1000000u
+#define CLOCK_ROUNDS 64u	 /* rounds between two looks at the clock */
+#define YIELD_ROUNDS 1024u	 /* idle rounds, some 50 to 100 µs */
 #define IDLE_TICKS 10u		 /* ticks without an empty poll after which the process is asleep */
 #define FLIP_POLLS 256u		 /* so many empty polls ... */
 #define FLIP_NS 5000000u	 /* ... within this time make the process active */
@@ -80,6 +82,8 @@ struct rt {
 	pthread_mutex_t progress;
 	_Atomic unsigned waiters; /* threads that wait for it: polls keep out */
 	_Atomic(void *) holder;	  /* its owner's thread pointer */
+	struct soft_td *tds, *td_turn; /* all thread domains; whose turn it is in polls of something else */
+	unsigned parked;	       /* how many are */
 	unsigned rounds, idle_rounds;
 	struct hot_set hot;
 	bool leftover; /* the last round stopped at its bound */
@@ -137,10 +141,14 @@ void *rt_map(int fd, size_t size, bool write);
 int rt_populate(void *addr, size_t size);
 
 /* --- progress.c ---------------------------------------------------------------------------------------------------- */
-/* One round; progress lock held. */
-bool progress_round(void);
-/* A round with the lock waited for. @sweep: looks at every ready bit, not at the summaries alone. */
-bool progress_wait(bool sweep);
+/* How far a round goes with thread domains: those that are parked; those whose owner is away; all, before sleep; old work. */
+enum td_look { TD_POLL, TD_WORK, TD_SWEEP, TD_TICK };
+/* One round; progress lock held. @clock: looks at the clock, too. */
+bool progress_round(enum td_look look, bool clock);
+/* As rt_progress(), for the thread that has nothing else to do: also for domains whose owners are away. */
+bool rt_work(void);
+/* A round with the lock waited for, that looks at every ready bit, not at the summaries alone. True: there may be more. */
+bool progress_sweep(void);
 /* One tick of the active process: serves what outlived a tick. */
 void progress_tick(void);
 /* Puts a wire that was attached into the hot set. Progress lock held. */
@@ -154,6 +162,35 @@ bool wire_pending(struct wire *wire);
 void loop_mark(struct wire *wire);
 void loop_retire(struct wire *wire);
 void watch_add(struct wire *wire);
+/* Looks at a list of watched wires: those that stay on it. */
+struct wire *watch_prune(struct wire *list, uint64_t now);
+/* The wire has work, and had it at the last tick, and nobody did any of it. Progress lock held. */
+bool wire_outlived(struct wire *wire);
+
+/* --- td.c, td_round.c, td_serve.c --------------------------------------------------------------------------------------- */
+struct soft_td;
+/* There are some. */
+bool td_any(void);
+/* Empty polls of all domains; the earliest deadline that one has, or 0. */
+uint64_t td_polls(void);
+uint64_t td_next_due(void);
+/* One round of a domain that the caller has. @clock: looks at the clock, too. */
+bool td_round(struct soft_td *td, bool clock);
+/* Progress lock held. */
+bool td_serve(enum td_look look, bool clock);
+/* QPs that are to run: from who has the domain, and from others. */
+void td_again(struct soft_td *td, struct soft_qp *qp);
+void td_mail(struct soft_td *td, struct soft_qp *qp);
+/* A QP of it has a deadline (0: none). */
+void td_deadline(struct soft_td *td, uint64_t at);
+/* The domain is parked, by the caller: a wire is made one of it, in two steps of which the first may fail; or leaves it. */
+bool td_wire_room(struct soft_td *td, struct wire *wire);
+void td_wire_add(struct soft_td *td, struct wire *wire);
+void td_wire_remove(struct wire *wire);
+void td_forget_qp(struct soft_td *td, struct soft_qp *qp);
+/* Into its hot set; out of it just now. */
+void td_wire_heat(struct soft_td *td, struct wire *wire);
+void td_wire_cool(struct soft_td *td, struct wire *wire);
 
 /* --- timer.c --------------------------------------------------------------------------------------------------------- */
 bool timer_fire_due(uint64_t now);
@@ -170,8 +207,11 @@ void sleep_arm(uint64_t deadline);
 /* Wakes the progress thread, if the process is asleep and was not woken since. */
 void sleep_wake_if_asleep(void);
 void sleep_wake(void);
-/* A CQ was armed: the program is about to wait for an event. */
-void rt_armed(void);
+/* A CQ was armed: the program is about to wait for an event. @td: its domain, which nobody has entered. */
+void rt_armed(struct soft_td *td);
+/* An empty poll in a domain. */
+void rt_idle_poll_td(struct soft_td *td);
+bool rt_asleep(void);
 
 /* --- events.c ---------------------------------------------------------------------------------------------------------- */
 /* Reads what the daemon sent. False: it is gone. */

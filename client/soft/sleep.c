@@ -25,6 +25,7 @@
 #include "client/soft/count.h"
 #include "client/soft/map.h"
 #include "client/soft/rt_private.h"
+#include "client/soft/td.h"
 
 #define WAIT_MAX_MS 1000
 
@@ -42,7 +43,7 @@ bool rt_in_progress_thread(void)
 
 /* --- the state word ---------------------------------------------------------------------------------------------------- */
 
-static bool asleep(void)
+bool rt_asleep(void)
 {
 	return atomic_load_explicit(&rt.state, memory_order_relaxed) & 1;
 }
@@ -68,7 +69,7 @@ static void fall_asleep(void)
  */
 static void stay_awake(void)
 {
-	if (!asleep())
+	if (!rt_asleep())
 		return;
 	pthread_mutex_lock(&rt.state_lock);
 	state_store(atomic_load(&rt.state) & ~1ull);
@@ -144,12 +145,12 @@ static bool take_kick_back(void)
  * no wake-up. A few empty polls between events, as event-driven programs make them, do not add up: blocking and
  * arming start the count anew.
  */
-void rt_idle_poll(void)
+static void idle_poll(_Atomic uint64_t *count)
 {
-	uint64_t polls = atomic_load_explicit(&rt.idle_polls, memory_order_relaxed);
+	uint64_t polls = atomic_load_explicit(count, memory_order_relaxed);
 
-	atomic_store_explicit(&rt.idle_polls, polls + 1, memory_order_relaxed);
-	if (atomic_load_explicit(&rt.polling, memory_order_relaxed) && !asleep())
+	atomic_store_explicit(count, polls + 1, memory_order_relaxed);
+	if (atomic_load_explicit(&rt.polling, memory_order_relaxed) && !rt_asleep())
 		return;
 
 	unsigned n = atomic_load_explicit(&rt.flip_count, memory_order_relaxed);
@@ -171,18 +172,39 @@ void rt_idle_poll(void)
 	sleep_arm(now + TICK_NS);
 }
 
-void rt_armed(void)
+void rt_idle_poll(void)
+{
+	idle_poll(&rt.idle_polls);
+}
+
+void rt_idle_poll_td(struct soft_td *td)
+{
+	idle_poll(&td->polls);
+}
+
+static void armed_round(struct soft_td *td)
+{
+	if (!td) {
+		rt_progress();
+		return;
+	}
+	td_enter(td);
+	td_round(td, false);
+	td_leave(td);
+}
+
+void rt_armed(struct soft_td *td)
 {
 	atomic_store_explicit(&rt.flip_count, 0, memory_order_relaxed);
 	if (!atomic_load_explicit(&rt.polling, memory_order_relaxed) || !atomic_load(&rt.running)) {
-		rt_progress();
+		armed_round(td);
 		return;
 	}
 	/* It polled, and goes over to events: not ten milliseconds of ticks first. */
 	atomic_store(&rt.polling, false);
 	take_kick_back();
 	fall_asleep();
-	if (progress_wait(true))
+	if (progress_sweep())
 		sleep_wake(); /* there may be more */
 }
 
@@ -197,7 +219,7 @@ static void work_off(void)
 
 		stay_awake();
 		do {
-			if (rt_progress())
+			if (rt_work())
 				end = rt_now() + SPIN_NS;
 			else
 				sched_yield();
@@ -211,7 +233,7 @@ static void work_off(void)
 		}
 		take_kick_back();
 		fall_asleep();
-		more = progress_wait(true);
+		more = progress_sweep();
 	} while (more);
 }
 
@@ -232,7 +254,7 @@ static bool block_spin(int fd)
 	stay_awake();
 	do {
 		for (unsigned i = 0; i < 16; i++)
-			if (rt_progress())
+			if (rt_work())
 				break;
 		if (readable(fd))
 			return true;
@@ -339,7 +361,7 @@ static int block_sleep(int fd, bool lead, int cancel)
 
 		if (lead && !atomic_load(&rt.polling)) {
 			fall_asleep();
-			while (progress_wait(true))
+			while (progress_sweep())
 				sched_yield(); /* who holds the lock of a QP may need this CPU */
 		}
 
@@ -482,7 +504,7 @@ static void polling_tick(void)
 {
 	static uint64_t polls_then; /* the progress thread's */
 	static unsigned idle_ticks;
-	uint64_t polls = atomic_load_explicit(&rt.idle_polls, memory_order_relaxed);
+	uint64_t polls = atomic_load_explicit(&rt.idle_polls, memory_order_relaxed) + td_polls();
 
 	progress_tick();
 	idle_ticks = polls != polls_then ? 0 : idle_ticks + 1;
@@ -502,10 +524,10 @@ static void on_timer(void)
 	if (atomic_load(&rt.polling)) {
 		take_kick_back();
 		polling_tick();
-	} else if (asleep()) {
+	} else if (rt_asleep()) {
 		/* A timer that fired has only queued its QP; and a reader of the pipe may have left since. */
 		take_kick_back();
-		if (progress_wait(true))
+		if (progress_sweep())
 			work_off();
 	} else if (now - atomic_load(&rt.left_at) < TICK_NS) {
 		progress_tick(); /* a program that takes one event after the other is at work */
@@ -516,17 +538,19 @@ static void on_timer(void)
 
 static void arm_next(void)
 {
-	uint64_t next = timer_next(), now;
+	uint64_t next = timer_next(), due = td_next_due(), now;
 	bool watch = map_any();
 
 	pthread_mutex_lock(&rt.pairs_lock);
 	for (const struct pair *pair = rt.pairs; pair && !watch; pair = pair->priv->next)
 		watch = pair->priv->attached;
 	pthread_mutex_unlock(&rt.pairs_lock);
+	if (due && (!next || due < next))
+		next = due;
 	now = rt_now();
 	if (watch && (!next || next > now + ALIVE_NS))
 		next = now + ALIVE_NS;
-	if (!asleep() && (!next || next > now + TICK_NS))
+	if (!rt_asleep() && (!next || next > now + TICK_NS))
 		next = now + TICK_NS;
 	if (next)
 		sleep_arm(next);

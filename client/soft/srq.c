@@ -41,9 +41,7 @@ int soft_srq_init(struct soft_srq *srq, uint32_t max_wr, uint32_t max_sge, bool 
 	srq->limit = 0;
 	srq->limit_armed = false;
 	srq->starving = NULL;
-	/* Not off: the progress thread takes receives too, and has no way yet to keep a TD's thread out. */
-	(void)single_threaded;
-	soft_lock_init(&srq->lock, false);
+	soft_lock_init(&srq->lock, single_threaded ? srq->pd->td : NULL);
 	return 0;
 }
 
@@ -115,9 +113,10 @@ int soft_srq_modify(struct soft_srq *srq, const struct ibv_srq_attr *attr, int m
 		if (!ring)
 			return -ENOMEM;
 	}
-	soft_lock(&srq->lock);
+	enum soft_held held = soft_hold(&srq->lock);
+
 	err = srq_apply(srq, attr, mask, &ring);
-	soft_unlock(&srq->lock);
+	soft_release(&srq->lock, held);
 	buf_free(srq->pd, ring, BUF_SRQ);
 	return err;
 }
@@ -130,7 +129,7 @@ static void srq_feed(struct soft_srq *srq)
 
 		srq->starving = qp->priv->resp.starving_next;
 		qp->priv->resp.starving = false;
-		rt_run_later(qp);
+		qp_again(qp);
 	}
 }
 
@@ -155,6 +154,7 @@ static int srq_post_one(struct soft_srq *srq, const struct ibv_recv_wr *wr)
 int soft_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct soft_srq *srq = soft_srq_of(ibsrq);
+	struct soft_td *td;
 	unsigned n = 0;
 	int err = 0;
 
@@ -162,7 +162,7 @@ int soft_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv
 		*bad = wr;
 		return EIO;
 	}
-	soft_lock(&srq->lock);
+	td = soft_enter(&srq->lock);
 	for (; wr; wr = wr->next, n++) {
 		err = srq_post_one(srq, wr);
 		if (err) {
@@ -172,8 +172,11 @@ int soft_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv
 	}
 	if (n && srq->starving)
 		srq_feed(srq);
-	soft_unlock(&srq->lock);
-	rt_count(VSD_COUNT_RECVS, n);
+	if (td)
+		td_count(td, VSD_COUNT_RECVS, n);
+	else
+		rt_count(VSD_COUNT_RECVS, n);
+	soft_leave(&srq->lock, td);
 	return err;
 }
 
@@ -215,8 +218,8 @@ bool srq_starve(struct soft_srq *srq, struct soft_qp *qp)
 void srq_forget(struct soft_srq *srq, struct soft_qp *qp)
 {
 	struct responder *resp = &qp->priv->resp;
+	enum soft_held held = soft_hold(&srq->lock);
 
-	soft_lock(&srq->lock);
 	if (resp->starving) {
 		struct soft_qp **at = &srq->starving;
 
@@ -225,5 +228,5 @@ void srq_forget(struct soft_srq *srq, struct soft_qp *qp)
 		*at = resp->starving_next;
 		resp->starving = false;
 	}
-	soft_unlock(&srq->lock);
+	soft_release(&srq->lock, held);
 }

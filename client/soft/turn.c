@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "client/soft/qp_private.h"
+#include "client/soft/rt_private.h"
 
 static bool serves(int state)
 {
@@ -64,7 +65,9 @@ void qp_timer_update(struct soft_qp *qp)
 	if (priv->stopped || at == priv->timer_set)
 		return;
 	priv->timer_set = at;
-	if (at)
+	if (qp_td(qp))
+		td_deadline(qp_td(qp), at);
+	else if (at)
 		rt_timer_set(&priv->timer, at);
 	else
 		rt_timer_clear(&priv->timer);
@@ -97,7 +100,7 @@ static bool inbound(struct soft_qp *qp, struct wire *wire)
 		if (rc <= 0 || !found)
 			break;
 		if (n == QP_TURN_WRS) {
-			rt_run_later(qp);
+			qp_again(qp);
 			break;
 		}
 		rc = responder_serve(qp, wire, &head);
@@ -237,7 +240,7 @@ void qp_posted(struct soft_qp *qp)
 
 	if (priv->stopped)
 		return;
-	if (atomic_exchange(&priv->recv_failed, false)) {
+	if (atomic_load_explicit(&priv->recv_failed, memory_order_relaxed) && atomic_exchange(&priv->recv_failed, false)) {
 		qp_fail(qp, QP_FAIL_RECV, -1);
 		qp_settle(qp, false);
 		state = qp_state(qp);

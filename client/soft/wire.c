@@ -349,7 +349,8 @@ bool wire_pending(struct wire *wire)
 		return true;
 	if (atomic_load_explicit(&theirs->acked, memory_order_relaxed) !=
 		    atomic_load_explicit(&wire->seen_acked, memory_order_relaxed) ||
-	    atomic_load_explicit(&theirs->recvs, memory_order_relaxed) != wire->seen_recvs)
+	    atomic_load_explicit(&theirs->recvs, memory_order_relaxed) !=
+		    atomic_load_explicit(&wire->seen_recvs, memory_order_relaxed))
 		return true;
 	if (!atomic_load_explicit(&wire->want, memory_order_relaxed) &&
 	    !atomic_load_explicit(&wire->pair->priv->waiting, memory_order_relaxed))
@@ -416,7 +417,7 @@ static void notify(struct wire *wire)
 	struct pair *pair = wire->pair;
 
 	if (wire->mine == wire->theirs) {
-		rt_run_later(wire->qp);
+		qp_again(wire->qp);
 		return;
 	}
 	if (!pair->segment) {

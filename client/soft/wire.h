@@ -17,6 +17,7 @@
 #include "proto/ring_abi.h"
 
 struct soft_qp;
+struct soft_td;
 
 enum pool_kind { POOL_REQ, POOL_RESP };
 
@@ -59,7 +60,7 @@ struct wire {
 	uint32_t local_qpn, peer_qpn, peer_rq_psn;
 	struct vsd_half *mine;
 	const struct vsd_half *theirs;
-	struct wire *other; /* loopback: the other end */
+	_Atomic(struct wire *) other; /* loopback: the other end */
 	unsigned far;	    /* the side whose pools it reads */
 	struct lane_out req_out, resp_out;
 	struct lane_in req_in, resp_in;
@@ -67,8 +68,10 @@ struct wire {
 	/* private to the runtime */
 	_Atomic uint64_t seen_state; /* the peer's half state at the last wire_look() */
 	_Atomic uint64_t seen_acked; /* theirs->acked at the last wire_acked() */
-	uint32_t seen_recvs;
+	_Atomic uint32_t seen_recvs;
 	unsigned idle, tries;
+	_Atomic(struct soft_td *) td; /* of its QP; changes with the domain parked, under the progress lock */
+	unsigned word;		      /* of the domain, with its bit */
 	_Atomic unsigned want;	/* WANT_* bits set in mine->want_space */
 	_Atomic bool released;
 	_Atomic bool hot;	/* in the hot set (loopback: or on its way there) */

@@ -190,6 +190,7 @@ static int enqueue(struct soft_qp *qp, const struct ibv_send_wr *wr)
 int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct soft_qp *qp = soft_qp_of(ibqp);
+	struct soft_td *td;
 	unsigned n = 0;
 	int err;
 
@@ -197,7 +198,7 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 		*bad = wr;
 		return EIO;
 	}
-	soft_lock(&qp->sq_lock);
+	td = soft_enter(&qp->sq_lock);
 	err = post_state(qp);
 	for (; wr && !err; wr = wr->next) {
 		err = enqueue(qp, wr);
@@ -209,8 +210,8 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 		*bad = wr;
 	if (n)
 		qp_posted(qp);
-	soft_unlock(&qp->sq_lock);
-	rt_count(VSD_COUNT_POSTS, n);
+	qp_count(qp, VSD_COUNT_POSTS, n);
+	soft_leave(&qp->sq_lock, td);
 	return err;
 }
 
@@ -238,6 +239,7 @@ static int enqueue_recv(struct soft_qp *qp, const struct ibv_recv_wr *wr)
 int soft_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct soft_qp *qp = soft_qp_of(ibqp);
+	struct soft_td *td;
 	unsigned n = 0;
 	int err = 0;
 
@@ -245,7 +247,7 @@ int soft_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 		*bad = wr;
 		return EIO;
 	}
-	soft_lock(&qp->rq_lock);
+	td = soft_enter(&qp->rq_lock);
 	if (qp->srq || qp_state(qp) == IBV_QPS_RESET)
 		err = EINVAL;
 	for (; wr && !err; wr = wr->next) {
@@ -260,8 +262,8 @@ int soft_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 		rq_flush(qp);
 	else if (n)
 		responder_hint(qp);
-	soft_unlock(&qp->rq_lock);
-	rt_count(VSD_COUNT_RECVS, n);
+	qp_count(qp, VSD_COUNT_RECVS, n);
+	soft_leave(&qp->rq_lock, td);
 	return err;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The ibv_wr_* functions. The SQ is locked from ibv_wr_start() to ibv_wr_complete() or ibv_wr_abort(); WRs are built in
- * their places in the ring behind its head, which moves only when all of the batch is good. The first error of a batch
- * is kept and returned by ibv_wr_complete().
+ * The ibv_wr_* functions. WRs are built in their places in the ring behind its head, which moves only when all of the
+ * batch is good. The first error of a batch is kept and returned by ibv_wr_complete(). The SQ is locked from
+ * ibv_wr_start() to ibv_wr_complete() or ibv_wr_abort(); one of a thread domain's is entered by the last call alone:
+ * nobody else looks behind its head, and the program may take its time in between.
  */
 #include <errno.h>
 
@@ -34,9 +35,10 @@ static void wr_start(struct ibv_qp_ex *qpx)
 	struct soft_qp *qp = of(qpx);
 	struct requester *req = &qp->priv->req;
 
-	if (!rt_foreign(qp->ctx)) /* a lock of the parent's may be held for ever here */
-		soft_lock(&qp->sq_lock);
-	req->ex_head = req->head;
+	req->ex_locked = !rt_foreign(qp->ctx) && !qp_td(qp); /* a lock of the parent's may be held for ever in a child */
+	if (req->ex_locked)
+		pthread_mutex_lock(&qp->sq_lock.mutex);
+	req->ex_start = req->ex_head = req->head;
 	req->ex = NULL;
 	req->ex_error = rt_foreign(qp->ctx) ? EIO : post_state(qp);
 }
@@ -45,6 +47,7 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 {
 	struct soft_qp *qp = of(qpx);
 	struct requester *req = &qp->priv->req;
+	struct soft_td *td = NULL;
 	uint64_t n = 0;
 	int err;
 
@@ -52,6 +55,10 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 		return EIO;
 	if (!req->ex_error)
 		close_wr(qp);
+	if (!req->ex_locked)
+		td = soft_enter(&qp->sq_lock);
+	if (req->head != req->ex_start)
+		note(req, EINVAL); /* reset since */
 	err = req->ex_error;
 	req->ex = NULL;
 	if (!err) {
@@ -60,8 +67,8 @@ static int wr_complete(struct ibv_qp_ex *qpx)
 		if (n)
 			qp_posted(qp);
 	}
-	soft_unlock(&qp->sq_lock);
-	rt_count(VSD_COUNT_POSTS, n);
+	qp_count(qp, VSD_COUNT_POSTS, n);
+	soft_leave(&qp->sq_lock, td);
 	return err;
 }
 
@@ -70,8 +77,8 @@ static void wr_abort(struct ibv_qp_ex *qpx)
 	struct soft_qp *qp = of(qpx);
 
 	qp->priv->req.ex = NULL;
-	if (!rt_foreign(qp->ctx))
-		soft_unlock(&qp->sq_lock);
+	if (qp->priv->req.ex_locked && !rt_foreign(qp->ctx))
+		pthread_mutex_unlock(&qp->sq_lock.mutex);
 }
 
 /* The next WR of the batch, or NULL after an error. */

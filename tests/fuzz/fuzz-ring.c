@@ -312,7 +312,7 @@ static void turn(struct run *run)
 	bool entered = rt_enter();
 
 	for (unsigned i = 0; i < 4; i++)
-		progress_round();
+		progress_round(TD_POLL, false);
 	rt_leave(entered);
 	completions(run);
 	while (read(f.kick, kicks, sizeof(kicks)) > 0)

@@ -12,12 +12,50 @@
 #include <unistd.h>
 
 #include "client/control/control.h"
+#include "client/soft/rt_private.h"
 #include "proto/ring_abi.h"
 
 #define PEER 7u
 #define FIRST_QPN 0x100u
 
 static struct loop *current;
+static bool with_domain;
+static __thread struct soft_pd *domain; /* the parent domain of this thread */
+
+void loop_with_domain(void)
+{
+	with_domain = true;
+}
+
+bool loop_has_domain(void)
+{
+	return with_domain;
+}
+
+void loop_domain_make(struct loop *loop)
+{
+	if (!with_domain)
+		return;
+	domain = calloc(1, sizeof(*domain));
+	domain->base = &loop->pd;
+	domain->pd.context = &loop->ctx.v.context;
+	domain->td = td_new();
+	ck_assert_ptr_nonnull(domain->td);
+}
+
+void loop_domain_free(void)
+{
+	if (!domain)
+		return;
+	td_free(domain->td);
+	free(domain);
+	domain = NULL;
+}
+
+static struct soft_pd *pd_of(struct loop *loop)
+{
+	return domain ? domain : &loop->pd;
+}
 
 static int page_new(size_t size)
 {
@@ -98,10 +136,12 @@ void loop_start(struct loop *loop)
 	loop->pd.pd.handle = 1;
 	loop->pd.number = 1;
 	loop->pd.pd.context = &loop->ctx.v.context;
+	loop_domain_make(loop);
 }
 
 void loop_stop(struct loop *loop)
 {
+	loop_domain_free();
 	rt_stop();
 	control_close();
 	soft_async_deinit(&loop->ctx.async);
@@ -118,7 +158,8 @@ struct soft_cq *loop_cq(struct loop *loop, uint32_t cqe)
 
 	cq->ctx = &loop->ctx;
 	cq->v.cq.context = &loop->ctx.v.context;
-	ck_assert_int_eq(soft_cq_init(cq, cqe, false), 0);
+	cq->parent_domain = domain;
+	ck_assert_int_eq(soft_cq_init(cq, cqe, domain != NULL), 0);
 	return cq;
 }
 
@@ -162,9 +203,9 @@ struct soft_srq *loop_srq(struct loop *loop, uint32_t max_wr, uint32_t max_sge)
 	struct soft_srq *srq = calloc(1, sizeof(*srq));
 
 	srq->ctx = &loop->ctx;
-	srq->pd = &loop->pd;
+	srq->pd = pd_of(loop);
 	srq->srq.context = &loop->ctx.v.context;
-	ck_assert_int_eq(soft_srq_init(srq, max_wr, max_sge, false), 0);
+	ck_assert_int_eq(soft_srq_init(srq, max_wr, max_sge, domain != NULL), 0);
 	return srq;
 }
 
@@ -183,7 +224,7 @@ struct soft_qp *loop_qp(struct loop *loop, const struct loop_options *options)
 
 	attr.qp_access_flags = options->no_access ? 0 : options->access ? options->access : LOOP_ACCESS;
 	qp->ctx = &loop->ctx;
-	qp->pd = &loop->pd;
+	qp->pd = pd_of(loop);
 	qp->send_cq = options->send_cq;
 	qp->recv_cq = options->recv_cq;
 	qp->srq = options->srq;
@@ -299,6 +340,18 @@ void loop_connect(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint3
 	loop_wire(loop, a, b, slots);
 	loop_rts(a, options);
 	loop_rts(b, options);
+}
+
+uint64_t loop_counter(enum vsd_counter counter)
+{
+	if (domain) {
+		bool entered = rt_enter();
+
+		td_park_wait(domain->td);
+		td_flush_counts(domain->td);
+		rt_leave(entered);
+	}
+	return rt_page()->counters[counter];
 }
 
 /* --- work -------------------------------------------------------------------------------------------------------------- */

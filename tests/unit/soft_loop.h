@@ -12,6 +12,7 @@
 #include "client/soft/mr.h"
 #include "client/soft/qp.h"
 #include "client/soft/srq.h"
+#include "client/soft/td.h"
 #include "tests/unit/fake_daemon.h"
 
 #define LOOP_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
@@ -48,6 +49,15 @@ struct loop_options {
 		.timeout = 14, .retry_cnt = 7, .rd_atomic = 4, .signal_all = true                 \
 	}
 
+/*
+ * From here on loop_start() makes a thread domain, and the objects of its thread stand under that: a fixture, to be added
+ * before the test's own. Other threads make theirs themselves.
+ */
+void loop_with_domain(void);
+bool loop_has_domain(void);
+void loop_domain_make(struct loop *loop);
+void loop_domain_free(void);
+
 void loop_start(struct loop *loop);
 void loop_stop(struct loop *loop);
 
@@ -74,6 +84,8 @@ void loop_datagram_wire(struct loop *loop, uint32_t slots, bool both);
 void loop_connect(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots,
 	const struct loop_options *options);
 
+/* A counter of the process, with what the domain of this thread has counted. */
+uint64_t loop_counter(enum vsd_counter counter);
 /* The next completion, waited for. */
 struct ibv_wc loop_wait(struct soft_cq *cq);
 /* Asserts the next completion. */

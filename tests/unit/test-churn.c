@@ -44,6 +44,7 @@ static void make(struct churn *c)
 {
 	static const uint32_t slots[] = { 2, 16, 64 };
 
+	loop_domain_make(&loop);
 	pthread_mutex_lock(&making);
 	c->options = (struct loop_options)LOOP_OPTIONS;
 	c->send_cq = c->options.send_cq = loop_cq(&loop, 128);
@@ -131,6 +132,7 @@ static void *churn(void *arg)
 			loop_mr_free(c->to_mr);
 		loop_cq_free(c->send_cq);
 		loop_cq_free(c->recv_cq);
+		loop_domain_free();
 		ck_assert(untouched(c->to, 0x55));
 	}
 	return NULL;
@@ -157,14 +159,21 @@ START_TEST(objects_come_and_go_under_traffic)
 }
 END_TEST
 
+static void add_tests(TCase *tcase)
+{
+	tcase_set_timeout(tcase, 120);
+	tcase_add_loop_test(tcase, objects_come_and_go_under_traffic, 0, 2);
+}
+
 int main(void)
 {
 	const char *length = getenv("VERBSD_LENGTH");
 	Suite *suite = suite_create("churn");
-	TCase *tcase = harness_tcase(suite, "churn");
+	TCase *domain = harness_tcase(suite, "churn, a thread domain each");
 
 	rounds = length && strcmp(length, "full") == 0 ? 20000 : 300;
-	tcase_set_timeout(tcase, 120);
-	tcase_add_loop_test(tcase, objects_come_and_go_under_traffic, 0, 2);
+	add_tests(harness_tcase(suite, "churn"));
+	tcase_add_checked_fixture(domain, loop_with_domain, NULL);
+	add_tests(domain);
 	return harness_run(suite);
 }

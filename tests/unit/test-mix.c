@@ -197,14 +197,13 @@ static void connect_two(struct mix *m, const char *engine, uint32_t slots, bool 
 /* READs of one byte until the engine runs one. */
 static void warm_up(struct mix *m, struct soft_mr *mr, uint64_t at)
 {
-	_Atomic uint64_t *runs = &rt_page()->counters[VSD_COUNT_INITIATOR_RUN];
 	struct ibv_sge sge = { (uintptr_t)m->result, 1, m->result_mr->key };
 	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ,
 				 .send_flags = IBV_SEND_SIGNALED };
 
 	wr.wr.rdma.remote_addr = at;
 	wr.wr.rdma.rkey = mr->key;
-	for (uint64_t before = *runs; *runs == before;) {
+	for (uint64_t before = loop_counter(VSD_COUNT_INITIATOR_RUN); loop_counter(VSD_COUNT_INITIATOR_RUN) == before;) {
 		ck_assert_int_eq(soft_post_send(&m->a->v.qp, &wr, &bad), 0);
 		loop_expect(m->a_send, 0, IBV_WC_SUCCESS);
 	}
@@ -235,7 +234,7 @@ static void build(struct mix *m, const char *engine, uint32_t slots, bool fail)
 		warm_up(m, m->target_mr, m->target_at);
 		warm_up(m, m->counter_mr, m->counter_at);
 	}
-	m->runs_before = rt_page()->counters[VSD_COUNT_INITIATOR_RUN];
+	m->runs_before = loop_counter(VSD_COUNT_INITIATOR_RUN);
 }
 
 static void tear_down(struct mix *m)
@@ -451,7 +450,7 @@ static void run(struct mix *m)
 /* The engine that was forced did run, and `stage` ran none. */
 static void check_engine(const struct mix *m, const char *engine)
 {
-	uint64_t run = rt_page()->counters[VSD_COUNT_INITIATOR_RUN] - m->runs_before;
+	uint64_t run = loop_counter(VSD_COUNT_INITIATOR_RUN) - m->runs_before;
 
 	if (strcmp(engine, "stage") == 0)
 		ck_assert_uint_eq(run, 0);
@@ -484,15 +483,22 @@ START_TEST(nothing_behind_a_failed_wr_happens)
 }
 END_TEST
 
+static void add_tests(TCase *tcase, int rounds)
+{
+	tcase_set_timeout(tcase, 60);
+	tcase_add_loop_test(tcase, order_and_completions_are_exact, 0, rounds);
+	tcase_add_loop_test(tcase, nothing_behind_a_failed_wr_happens, 0, rounds);
+}
+
 int main(void)
 {
 	const char *length = getenv("VERBSD_LENGTH");
 	int rounds = length && strcmp(length, "full") == 0 ? 1500 : 45;
 	Suite *suite = suite_create("mix");
-	TCase *tcase = harness_tcase(suite, "mix");
+	TCase *domain = harness_tcase(suite, "mix in a thread domain");
 
-	tcase_set_timeout(tcase, 60);
-	tcase_add_loop_test(tcase, order_and_completions_are_exact, 0, rounds);
-	tcase_add_loop_test(tcase, nothing_behind_a_failed_wr_happens, 0, rounds);
+	add_tests(harness_tcase(suite, "mix"), rounds);
+	tcase_add_checked_fixture(domain, loop_with_domain, NULL);
+	add_tests(domain, rounds);
 	return harness_run(suite);
 }

@@ -167,7 +167,7 @@ START_TEST(uc_drops_whole_messages)
 	loop_send(a, 3, IBV_WR_RDMA_WRITE, from_mr, from + 1, 20000, to_mr, to + 40000);
 	for (uint64_t i = 1; i <= 3; i++)
 		loop_expect(send_cq, i, IBV_WC_SUCCESS);
-	while (rt_page()->counters[VSD_COUNT_DROPPED] < 2 || to[59999] == 0)
+	while (loop_counter(VSD_COUNT_DROPPED) < 2 || to[59999] == 0)
 		ck_assert(nothing(recv_cq));
 	loop_recv(b, 20, to_mr, to, 40000);
 	loop_send(a, 4, IBV_WR_SEND, from_mr, from, 8, NULL, NULL);
@@ -285,7 +285,7 @@ START_TEST(datagrams_that_nobody_takes_are_dropped)
 	datagram(3, b, 0x11, 8, false); /* does not listen */
 	for (uint64_t i = 1; i <= 3; i++)
 		loop_expect(send_cq, i, IBV_WC_SUCCESS);
-	ck_assert_uint_eq(rt_page()->counters[VSD_COUNT_DROPPED], 3);
+	ck_assert_uint_eq(loop_counter(VSD_COUNT_DROPPED), 3);
 	ck_assert(nothing(recv_cq));
 }
 END_TEST
@@ -340,11 +340,12 @@ START_TEST(nonsense_breaks_the_connection_and_nothing_else)
 
 	pair_up(16);
 	loop_recv(b, 20, to_mr, to, 100);
-	soft_lock(&a->sq_lock);
+	enum soft_held held = soft_hold(&a->sq_lock);
+
 	head.slots = 1;
 	wire_req_put(atomic_load(&a->wire), &head, payload, -1);
 	wire_notify(atomic_load(&a->wire));
-	soft_unlock(&a->sq_lock);
+	soft_release(&a->sq_lock, held);
 	loop_expect(recv_cq, 20, IBV_WC_WR_FLUSH_ERR);
 	loop_event(&loop, IBV_EVENT_QP_FATAL);
 	ck_assert_int_eq(atomic_load(&b->state), IBV_QPS_ERR);
@@ -357,8 +358,12 @@ START_TEST(false_acknowledgements_break_the_connection)
 
 	pair_up(16);
 	wire = atomic_load(&b->wire);
+
+	enum soft_held held = soft_hold(&b->rq_lock);
+
 	atomic_store(&wire->mine->acked, 5);
 	wire_notify(wire);
+	soft_release(&b->rq_lock, held);
 	loop_recv(a, 20, to_mr, to, 100);
 	loop_expect(recv_cq, 20, IBV_WC_WR_FLUSH_ERR);
 	loop_event(&loop, IBV_EVENT_QP_FATAL);
@@ -382,10 +387,12 @@ START_TEST(false_responses_break_the_connection)
 
 	pair_up(16);
 	wire = atomic_load(&b->wire);
-	soft_lock(&b->rq_lock);
+
+	enum soft_held held = soft_hold(&b->rq_lock);
+
 	wire_resp_put(wire, &false_responses[_i].resp, -1);
 	wire_notify(wire);
-	soft_unlock(&b->rq_lock);
+	soft_release(&b->rq_lock, held);
 	loop_recv(a, 20, to_mr, to, 100);
 	loop_expect(recv_cq, 20, IBV_WC_WR_FLUSH_ERR);
 	loop_event(&loop, IBV_EVENT_QP_FATAL);
@@ -394,11 +401,8 @@ END_TEST
 
 #define N(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-int main(void)
+static void add_tests(TCase *tcase)
 {
-	Suite *suite = suite_create("responder");
-	TCase *tcase = harness_tcase(suite, "responder");
-
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 10);
 	tcase_add_loop_test(tcase, a_forbidden_request_fails_both_ends, 0, N(refusals));
@@ -413,5 +417,15 @@ int main(void)
 	tcase_add_loop_test(tcase, nonsense_breaks_the_connection_and_nothing_else, 0, N(nonsense));
 	tcase_add_test(tcase, false_acknowledgements_break_the_connection);
 	tcase_add_loop_test(tcase, false_responses_break_the_connection, 0, N(false_responses));
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("responder");
+	TCase *domain = harness_tcase(suite, "responder in a thread domain");
+
+	add_tests(harness_tcase(suite, "responder"));
+	tcase_add_checked_fixture(domain, loop_with_domain, NULL);
+	add_tests(domain);
 	return harness_run(suite);
 }
