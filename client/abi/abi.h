@@ -136,11 +136,12 @@ static inline int abi_errno(int r)
 
 /* The head of entry points that name no object of ours, before any lock: see process_enter(). */
 void abi_enter(void);
+/* The same, and what the environment asks for is done: of those that give out devices and contexts. */
+void abi_first_use(void);
 /* In a child: what these files have of the parent's goes, and their locks are made anew. */
 void abi_buffer_in_child(void);
 void abi_context_in_child(void);
 void abi_device_in_child(void);
-void abi_mr_in_child(void);
 void abi_region_in_child(void);
 
 /* --- device.c ------------------------------------------------------------------------------------------------------ */
@@ -161,7 +162,7 @@ void abi_device_unref(struct abi_device *device);
 struct abi_device *abi_device_known(const Vsd__Device *info);
 /* The soft device whose ibdev_path is @path (or NULL), with a reference. */
 struct abi_device *abi_device_by_path(const char *path);
-/* True once the real library listed a device in this process. */
+/* Whether the real library lists a device; it is asked, unless it was before. */
 bool abi_real_devices(void);
 
 /* --- context.c, query.c -------------------------------------------------------------------------------------------- */
@@ -239,8 +240,6 @@ struct ibv_mr *abi_reg_mr(
 /* A key never used lately: an index of the lease and a tag. */
 int abi_key_take(struct soft_context *ctx, uint32_t *key);
 void abi_key_put(struct soft_context *ctx, uint32_t key);
-/* True once any memory was registered in this process: too late for ibv_fork_init(). */
-bool abi_mr_ever(void);
 
 /* --- ah.c ----------------------------------------------------------------------------------------------------------- */
 

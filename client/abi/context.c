@@ -213,7 +213,7 @@ static void runtime_unref(void)
 
 struct ibv_context *abi_context_new(const struct abi_context_source *source)
 {
-	abi_enter();
+	abi_first_use();
 
 	struct abi_context *ctx = NULL;
 	int r = process_borrowed() ? -ABI_CHILD_ERRNO : runtime_ref();

@@ -25,11 +25,19 @@ struct device_list {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct abi_device *devices;
 static struct device_list *lists;
-static _Atomic bool real_devices;
+static _Atomic int real_devices = -1; /* that the real library listed; -1: it was not asked yet */
 
 bool abi_real_devices(void)
 {
-	return real_devices;
+	if (real_devices < 0) {
+		int n = 0;
+		struct ibv_device **real = REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", &n);
+
+		real_devices = n;
+		if (real)
+			REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", real);
+	}
+	return real_devices > 0;
 }
 
 /* Devices and lists stay a child's own: the program has pointers to them. */
@@ -259,6 +267,8 @@ VERBS_API struct ibv_device **ibv_get_device_list(int *num)
 		return REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", num);
 	if (process_borrowed())
 		return abi_null(ABI_CHILD_ERRNO);
+	if (!real_inside())
+		abi_first_use();
 
 	int n = 0;
 	struct ibv_device **real = REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", &n);
@@ -271,8 +281,8 @@ VERBS_API struct ibv_device **ibv_get_device_list(int *num)
 
 	int real_error = errno, error;
 
-	if (n > 0)
-		real_devices = true;
+	if (n > 0 || real_devices < 0)
+		real_devices = n;
 
 	Vsd__DeviceListReply *soft = soft_list(&error);
 

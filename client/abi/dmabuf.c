@@ -67,13 +67,11 @@ static int buffer_map(struct soft_mr *mr, const struct buffer *buffer, uint64_t 
 {
 	uint64_t start = buffer->offset & ~(page - 1), end = (buffer->offset + buffer->length + page - 1) & ~(page - 1);
 	bool write = buffer->access & IBV_ACCESS_LOCAL_WRITE;
-	void *map = mmap(NULL, end - start, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, buffer->fd,
-		(off_t)start);
+	void *map = dontfork_mmap(NULL, end - start, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+		buffer->fd, (off_t)start);
 
 	if (map == MAP_FAILED) /* EPERM: it is sealed against writing */
 		return errno == EPERM ? -EACCES : -errno;
-	madvise(map, end - start, MADV_DONTFORK);
-	madvise(map, end - start, MADV_DONTDUMP);
 	mr->map = map;
 	mr->map_size = end - start;
 	mr->mem = (uint8_t *)map + (buffer->offset - start);
@@ -103,7 +101,7 @@ static struct ibv_mr *buffer_register(struct ibv_pd *pd, const struct buffer *bu
 		r = abi_mr_register(mr);
 	if (r < 0) {
 		if (mr->map)
-			munmap(mr->map, mr->map_size);
+			dontfork_munmap(mr->map, mr->map_size);
 		free(mr);
 		return abi_null(-r);
 	}

@@ -16,18 +16,7 @@
 		    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |       \
 		    IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB))
 
-static _Atomic bool registered;
 static _Atomic unsigned key_tag;
-
-void abi_mr_in_child(void)
-{
-	registered = false;
-}
-
-bool abi_mr_ever(void)
-{
-	return registered;
-}
 
 int abi_key_take(struct soft_context *ctx, uint32_t *key)
 {
@@ -116,7 +105,6 @@ int abi_mr_register(struct soft_mr *mr)
 		abi_key_put(mr->ctx, mr->key);
 		return r;
 	}
-	registered = true;
 	return 0;
 }
 
@@ -166,7 +154,10 @@ struct ibv_mr *abi_reg_mr(
 	if (!mr)
 		return abi_null(ENOMEM);
 	mr->iova = iova;
-	return mr_result(mr, abi_mr_register(mr));
+	r = abi_mr_register(mr);
+	if (r == 0)
+		dontfork_take(&mr->fork, addr, length);
+	return mr_result(mr, r);
 }
 
 VERBS_API struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
@@ -223,7 +214,8 @@ static int mr_dereg(struct soft_mr *mr)
 	if (mr->leased)
 		abi_key_put(mr->ctx, mr->key);
 	if (mr->map)
-		munmap(mr->map, mr->map_size);
+		dontfork_munmap(mr->map, mr->map_size);
+	dontfork_put(&mr->fork);
 	region_put(mr->region);
 	abi_pd_unref(mr->pd);
 	abi_context_unref(mr->ctx);

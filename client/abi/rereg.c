@@ -108,6 +108,10 @@ static void take_over(struct soft_mr *mr, const struct soft_mr *to)
 	mr->iova = to->iova;
 	mr->mr.addr = to->mr.addr;
 	mr->mr.length = to->mr.length;
+	if (!mr->mapped) {
+		dontfork_put(&mr->fork);
+		dontfork_take(&mr->fork, mr->mem, mr->mr.length);
+	}
 }
 
 /* The pointer that the program used shows it too. */

@@ -12,6 +12,7 @@
 
 #include <infiniband/verbs.h>
 
+#include "client/soft/dontfork.h"
 #include "client/soft/objects.h"
 
 struct soft_mr {
@@ -30,6 +31,7 @@ struct soft_mr {
 	uint32_t imported_as;	  /* the handle that it was imported by */
 	bool mapped;		  /* by the library: it stays where it is */
 	bool mapped_writable;
+	struct dontfork_range fork; /* what it takes from children, of the program's memory */
 	void *map;		  /* made for it alone, map_size bytes: a memfd of the program's */
 	size_t map_size;
 	/*

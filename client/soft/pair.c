@@ -15,6 +15,7 @@
 
 #include "client/control/control.h"
 #include "client/soft/map.h"
+#include "client/soft/dontfork.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
@@ -62,12 +63,11 @@ static void private_free(struct pair_private *priv)
 /* Pools and lines of the two ends that this process has of itself. Untouched pages cost nothing. */
 int pair_loop_init(void)
 {
-	void *mem = mmap(NULL, sizeof(struct vsd_segment), PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *mem = dontfork_mmap(NULL, sizeof(struct vsd_segment), PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (mem == MAP_FAILED)
 		return -errno;
-	madvise(mem, sizeof(struct vsd_segment), MADV_DONTFORK);
 	for (unsigned side = 0; side < 2; side++) {
 		struct pair *pair = &rt.loop[side];
 
@@ -99,7 +99,7 @@ void pair_loop_deinit(void)
 	}
 	pthread_mutex_unlock(&rt.pairs_lock);
 	if (mem)
-		munmap(mem, sizeof(*mem));
+		dontfork_munmap(mem, sizeof(*mem));
 }
 
 /* --- peers ----------------------------------------------------------------------------------------------------------- */
@@ -127,9 +127,9 @@ static void pair_free(struct pair *pair)
 {
 	map_free(pair);
 	if (pair->mem)
-		munmap(pair->mem, pair->priv->size);
+		dontfork_munmap(pair->mem, pair->priv->size);
 	if (pair->page)
-		munmap((void *)(uintptr_t)pair->page, VSD_PAGE_SIZE);
+		dontfork_munmap((void *)(uintptr_t)pair->page, VSD_PAGE_SIZE);
 	/* Not close(): that is a cancellation point, and a poller comes here with locks. */
 	if (pair->pidfd >= 0)
 		syscall(SYS_close, pair->pidfd);

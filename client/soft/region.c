@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "client/control/control.h"
+#include "client/soft/dontfork.h"
 #include "client/soft/in_child.h"
 #include "client/soft/rt.h"
 
@@ -81,7 +82,10 @@ static int file_check(int fd, uint64_t size, struct stat *st)
 	return 0;
 }
 
-/* At @base if nothing is there, else anywhere; 0: anywhere. */
+/*
+ * At @base if nothing is there, else anywhere; 0: anywhere. Not for children, who would write into their parent's pool, nor for
+ * core dumps, which would be as large as the pool.
+ */
 static int file_map(int fd, uint64_t base, uint64_t size, bool writable, uint8_t **addr)
 {
 	int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
@@ -89,19 +93,11 @@ static int file_map(int fd, uint64_t base, uint64_t size, bool writable, uint8_t
 
 	/* A kernel that does not know the flag takes the address as a hint, which does as well. */
 	if (base && base <= UINTPTR_MAX - size)
-		mem = mmap((void *)(uintptr_t)base, size, prot, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+		mem = dontfork_mmap((void *)(uintptr_t)base, size, prot, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
 	if (mem == MAP_FAILED)
-		mem = mmap(NULL, size, prot, MAP_SHARED, fd, 0);
+		mem = dontfork_mmap(NULL, size, prot, MAP_SHARED, fd, 0);
 	if (mem == MAP_FAILED)
 		return -errno;
-	/* A child would write into its parent's pool, and a core dump would be as large as the pool. */
-	if (madvise(mem, size, MADV_DONTFORK) < 0) {
-		int r = -errno;
-
-		munmap(mem, size);
-		return r;
-	}
-	madvise(mem, size, MADV_DONTDUMP);
 	*addr = mem;
 	return 0;
 }
@@ -203,8 +199,7 @@ struct soft_region *region_put(struct soft_region *region)
 	if (!last)
 		return NULL;
 	/* Not under the lock: it takes its time when many pages were touched. */
-	if (munmap(region->addr, region->size) < 0)
-		control_debug("a region cannot be unmapped: %s", strerror(errno));
+	dontfork_munmap(region->addr, region->size);
 	free(region);
 	return NULL;
 }

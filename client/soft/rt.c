@@ -17,6 +17,7 @@
 
 #include "client/control/control.h"
 #include "client/soft/count.h"
+#include "client/soft/dontfork.h"
 #include "client/soft/in_child.h"
 #include "client/soft/map.h"
 #include "client/soft/page.h"
@@ -95,13 +96,9 @@ void rt_leave(bool entered)
 
 void *rt_map(int fd, size_t size, bool write)
 {
-	void *mem = mmap(NULL, size, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	void *mem = dontfork_mmap(NULL, size, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
 
-	if (mem == MAP_FAILED)
-		return NULL;
-	madvise(mem, size, MADV_DONTFORK);
-	madvise(mem, size, MADV_DONTDUMP);
-	return mem;
+	return mem == MAP_FAILED ? NULL : mem;
 }
 
 int rt_populate(void *addr, size_t size)
@@ -148,12 +145,10 @@ static int guard_init(void)
 		return -EIO;
 
 	void *hint = (void *)(uintptr_t)((random[0] & 0x3fffffff000ull) + 0x100000000ull);
-	void *page = mmap(hint, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *page = dontfork_mmap(hint, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (page == MAP_FAILED)
 		return -errno;
-	madvise(page, size, MADV_DONTFORK);
-	madvise(page, size, MADV_DONTDUMP);
 	rt.guard = page;
 	*rt.guard = random[1];
 	rt.page->guard_addr = (uint64_t)(uintptr_t)rt.guard;
@@ -243,11 +238,11 @@ static void teardown(void)
 	fd_drop(&rt.events);
 	fd_drop(&rt.kick);
 	if (rt.guard)
-		munmap(rt.guard, (size_t)getpagesize());
+		dontfork_munmap(rt.guard, (size_t)getpagesize());
 	if (rt.map)
-		munmap((void *)(uintptr_t)rt.map, VSD_MAP_SIZE);
+		dontfork_munmap((void *)(uintptr_t)rt.map, VSD_MAP_SIZE);
 	if (rt.page)
-		munmap(rt.page, VSD_PAGE_SIZE);
+		dontfork_munmap(rt.page, VSD_PAGE_SIZE);
 	rt.guard = NULL;
 	rt.map = NULL;
 	rt.page = NULL;

@@ -135,7 +135,7 @@ bool rt_enter(void);
 void rt_leave(bool entered);
 /* The lock, if it is free. */
 bool rt_try_enter(void);
-/* Maps @fd shared, MADV_DONTFORK and MADV_DONTDUMP. NULL, errno. */
+/* Maps @fd shared, by dontfork_mmap(). NULL, errno. */
 void *rt_map(int fd, size_t size, bool write);
 /* Makes the pages of [addr, addr+size) present, with an error instead of a signal. 0 or a negative errno. */
 int rt_populate(void *addr, size_t size);
