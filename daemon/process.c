@@ -188,7 +188,7 @@ static void tear_down(struct process *process)
 	watch_deinit(&process->watch);
 	timer_deinit(&process->retry);
 	inlet_close(server->worker, process->events);
-	fdlist_deinit(&process->answer_fds);
+	worker_close_list(server->worker, &process->answer_fds);
 	cleanup_close(&process->kick);
 	worker_close(server->worker, process->page);
 	handle_table_deinit(&process->loops);
@@ -301,8 +301,8 @@ static void fail(struct process *process, int error)
 static void answer_drop(struct process *process)
 {
 	process->answer_length = 0;
-	fdlist_deinit(&process->answer_fds);
-	process->answer_fds = (struct fdlist)FDLIST_NULL;
+	/* The region that it is of may be gone meanwhile, but for this. */
+	worker_close_list(process->server->worker, &process->answer_fds);
 }
 
 /* Whether notices and answer are all in the socket. */

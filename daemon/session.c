@@ -24,6 +24,7 @@
 #include "daemon/process.h"
 #include "daemon/server.h"
 #include "daemon/watch.h"
+#include "daemon/worker.h"
 #include "proto/limits.h"
 #include "proto/sock.h"
 
@@ -47,10 +48,11 @@ static void update(struct session *session)
 		session_lost(session, GONE_DEAD);
 }
 
-static struct outgoing *outgoing_free(struct outgoing *out)
+/* What its fds are of may be gone but for them, and be large. */
+static struct outgoing *outgoing_free(struct worker *worker, struct outgoing *out)
 {
 	list_remove(&out->link);
-	fdlist_deinit(&out->fds);
+	worker_close_list(worker, &out->fds);
 	charge_release(&out->charge);
 	free(out);
 	return NULL;
@@ -142,7 +144,7 @@ void session_flush(struct session *session)
 		if (try_send(session, out->bytes, out->length, &out->fds) != 0)
 			break;
 		session->events_waiting -= out->event;
-		outgoing_free(out);
+		outgoing_free(session->server->worker, out);
 	}
 	update(session);
 }
@@ -311,7 +313,8 @@ void session_free(struct session *session)
 			container_of(session->attached.next, struct attachment, link_session));
 	while (!list_empty(&session->out))
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it has left the list */
-		outgoing_free(container_of(session->out.next, struct outgoing, link));
+		outgoing_free(session->server->worker,
+			container_of(session->out.next, struct outgoing, link));
 	list_remove(&session->link);
 	tear_down(session);
 }

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "proto/fdlist.h"
+
 #define THREADS	    2
 #define THREADS_MAX 512
 #define STACK	    65536
@@ -185,4 +187,11 @@ void worker_close(struct worker *worker, int fd)
 	}
 	if (!queued)
 		close(fd);
+}
+
+void worker_close_list(struct worker *worker, struct fdlist *fds)
+{
+	for (size_t i = 0; i < fds->n; i++)
+		worker_close(worker, fdlist_steal(fds, i));
+	*fds = (struct fdlist)FDLIST_NULL;
 }

@@ -5,6 +5,7 @@
 #ifndef DAEMON_WORKER_H
 #define DAEMON_WORKER_H
 
+struct fdlist;
 struct worker;
 
 int worker_new(struct worker **worker);
@@ -12,5 +13,7 @@ int worker_new(struct worker **worker);
 struct worker *worker_free(struct worker *worker);
 /* Closes @fd (may be -1) in a thread; at once when @worker is NULL or there is no memory. */
 void worker_close(struct worker *worker, int fd);
+/* All of @fds, which is empty then. */
+void worker_close_list(struct worker *worker, struct fdlist *fds);
 
 #endif
