@@ -22,11 +22,11 @@ enum { REF_PD, REFS };
 #define ACCESS_LOCAL_WRITE   (1u << 0)
 #define ACCESS_REMOTE_WRITE  (1u << 1)
 #define ACCESS_REMOTE_ATOMIC (1u << 3)
-#define ACCESS_MW_BIND	     (1u << 4)
+#define ACCESS_MW_BIND       (1u << 4)
 #define ACCESS_WRITES                                                                             \
 	(ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC | ACCESS_MW_BIND)
-#define ACCESS_KNOWN         0x3ffu
-#define ACCESS_OPTIONAL      0x3ff00000u
+#define ACCESS_KNOWN    0x3ffu
+#define ACCESS_OPTIONAL 0x3ff00000u
 
 static uint32_t mr_max(const struct device_attr *attr)
 {
@@ -170,8 +170,7 @@ int mr_new_on_region(struct attachment *attachment, uint32_t pd, struct region *
 		.length = region->size,
 		.iova = region->range.base,
 		.access = access };
-	struct object *on_pd = pd_get(attachment, pd);
-	struct object *object;
+	struct object *on_pd = pd_get(attachment, pd), *object = NULL;
 	struct mr *made;
 	int r;
 
@@ -182,13 +181,14 @@ int mr_new_on_region(struct attachment *attachment, uint32_t pd, struct region *
 		r = check(attachment->context, &attr);
 	if (r == 0)
 		r = object_new(attachment, OBJECT_MR, 0, &object);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	made = (struct mr *)object;
 	made->attr = attr;
 	made->writable = writable;
 	r = key_take(made, region, spare_key);
-	if (r == 0 && !tsearch(made, &attachment->context->server->regions.mrs, on_region_compare)) {
+	if (r == 0 &&
+		!tsearch(made, &attachment->context->server->regions.mrs, on_region_compare)) {
 		if (made->key != region->key)
 			lease_number_give(&attachment->leases[LEASE_KIND_KEY], made->key >> 8);
 		r = -ENOMEM;

@@ -24,7 +24,7 @@
 /* enum ibv_access_flags */
 #define ACCESS_LOCAL_WRITE   (1u << 0)
 #define ACCESS_REMOTE_WRITES (1u << 1 | 1u << 3) /* atomics too */
-#define ACCESS_REMOTE	     (ACCESS_REMOTE_WRITES | 1u << 2)
+#define ACCESS_REMOTE        (ACCESS_REMOTE_WRITES | 1u << 2)
 
 /* What an MR on a region is made from. */
 struct use {
@@ -49,8 +49,8 @@ static int use_region(struct call *call, const struct use *use)
 	const struct mr *mr;
 	int r;
 
-	r = mr_new_on_region(use->attachment, use->pd, region, writable, use->access,
-		use->spare_key, &object);
+	r = mr_new_on_region(
+		use->attachment, use->pd, region, writable, use->access, use->spare_key, &object);
 	if (r < 0)
 		return r;
 	r = region_fd(region, call->session, writable);
@@ -78,7 +78,8 @@ static int use_region(struct call *call, const struct use *use)
 }
 
 /* A new region, named if @name is given, with an MR. */
-static int create(struct call *call, struct use *use, uint64_t size, uint32_t flags, const char *name)
+static int create(
+	struct call *call, struct use *use, uint64_t size, uint32_t flags, const char *name)
 {
 	int r;
 
@@ -247,8 +248,9 @@ int op_region_export(struct call *call)
 		return r;
 	if (!mr->writable && (!read_only || request->flags & REGION_SEAL))
 		return refuse(-EACCES, "who may only read a region exports it read-only");
-	return request->name ? region_export(mr->region, call->session, request->name, request->flags)
-			     : reply_capability(call, mr, request->flags);
+	return request->name
+		       ? region_export(mr->region, call->session, request->name, request->flags)
+		       : reply_capability(call, mr, request->flags);
 }
 
 int op_region_persist(struct call *call)
@@ -274,8 +276,8 @@ int op_region_release(struct call *call)
 		return refuse(-EINVAL, "whose region %s?", request->name);
 	if (admin) {
 		if (regions_release(call->server, request->uid, request->name) == 0)
-			return refuse(-ENOENT, "uid %u has no region %s", request->uid,
-				request->name);
+			return refuse(
+				-ENOENT, "uid %u has no region %s", request->uid, request->name);
 		return 0;
 	}
 	region = region_find(call->server, call->session->domain, request->name);
@@ -306,8 +308,8 @@ int op_region_query(struct call *call)
 /* ---- the map engine ---- */
 
 /* The QP of @peer's at the other end of the wire that this QP of @process's has. NULL: there is none. */
-static const struct qp *qp_beyond(
-	const struct server *server, const struct process *process, const struct process *peer, uint32_t qpn)
+static const struct qp *qp_beyond(const struct server *server, const struct process *process,
+	const struct process *peer, uint32_t qpn)
 {
 	const struct qp *qp = qpn_table_get(&server->qps, qpn), *other;
 
@@ -321,7 +323,8 @@ static const struct qp *qp_beyond(
  * Whether @process may run engines on what is registered on @mr's PD. By QP number, for looking through all wires of two
  * processes takes its time.
  */
-static int check_reach(const struct call *call, const struct process *peer, const struct mr *mr, uint32_t qpn)
+static int check_reach(
+	const struct call *call, const struct process *peer, const struct mr *mr, uint32_t qpn)
 {
 	const struct process *process = call->session->process;
 	const struct qp *other;
@@ -330,8 +333,9 @@ static int check_reach(const struct call *call, const struct process *peer, cons
 		return refuse(-EACCES, "process %u is of another domain", peer->id);
 	other = qp_beyond(call->server, process, peer, qpn);
 	if (!other || pd_base(qp_pd(other)) != pd_base(mr_pd(mr)))
-		return refuse(-EACCES, "no wire of QP 0x%x leads to process %u and the pd of key 0x%x",
-			qpn, peer->id, mr->key);
+		return refuse(-EACCES,
+			"no wire of QP 0x%x leads to process %u and the pd of key 0x%x", qpn,
+			peer->id, mr->key);
 	return 0;
 }
 

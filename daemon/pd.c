@@ -18,7 +18,8 @@ static uint32_t pd_max(const struct device_attr *attr)
 
 static void pd_fini(struct object *object)
 {
-	handle_remove(&object->context->server->pd_numbers, ((struct pd *)object)->number, OBJECT_PD);
+	handle_remove(
+		&object->context->server->pd_numbers, ((struct pd *)object)->number, OBJECT_PD);
 }
 
 static void pd_describe(const struct object *object, struct item *item)

@@ -94,7 +94,7 @@ struct region *region_find(struct server *server, const struct domain *domain, c
 
 	if (strlen(name) > REGION_NAME_MAX)
 		return NULL;
-	strcpy(key.name, name);
+	memcpy(key.name, name, strlen(name) + 1);
 	node = tfind(&key, &server->regions.names, name_compare);
 	return node ? *(struct region **)node : NULL;
 }
@@ -260,8 +260,8 @@ int region_name_check(const char *name)
 	size_t n = strlen(name);
 
 	if (n == 0 || n > REGION_NAME_MAX || strspn(name, allowed) != n)
-		return refuse(-EINVAL, "a name has 1 to %d of A-Z a-z 0-9 . _ : / -",
-			REGION_NAME_MAX);
+		return refuse(
+			-EINVAL, "a name has 1 to %d of A-Z a-z 0-9 . _ : / -", REGION_NAME_MAX);
 	return 0;
 }
 
@@ -271,7 +271,7 @@ static int name_set(struct region *region, const struct session *session, const 
 
 	if (r < 0)
 		return r;
-	strcpy(region->name, name);
+	memcpy(region->name, name, strlen(name) + 1); /* it was checked */
 	if (!tsearch(region, &region->server->regions.names, name_compare)) {
 		region->name[0] = '\0';
 		domain_unpin(region->domain);

@@ -50,14 +50,14 @@ struct region {
 	int memfd;
 	uint64_t size, page_size;
 	struct region_range range; /* its addresses */
-	uint32_t huge;		   /* REGION_HUGE_* that it was made with */
-	uint64_t creator;	   /* session */
+	uint32_t huge;             /* REGION_HUGE_* that it was made with */
+	uint64_t creator;          /* session */
 	char name[REGION_NAME_MAX + 1];
-	bool read_only;	 /* for who imports it by its name */
+	bool read_only;  /* for who imports it by its name */
 	bool persistent; /* which needs a name */
-	bool shared;	 /* another process than its creator's could write it */
-	bool sealed;	 /* nobody can write it any more who does not already */
-	bool announced;	 /* watchers know it */
+	bool shared;     /* another process than its creator's could write it */
+	bool sealed;     /* nobody can write it any more who does not already */
+	bool announced;  /* watchers know it */
 	unsigned users;
 	struct region_capability capabilities[2];
 	struct charge charge, bytes, fds, persistent_bytes;
@@ -99,7 +99,8 @@ int region_name_check(const char *name);
  * Names it, for others of its domain to import. -EEXIST: another region has the name, -EBUSY: it has another name, -EACCES:
  * @session is of another domain. @flags of READ_ONLY, PERSIST, SEAL.
  */
-int region_export(struct region *region, const struct session *session, const char *name, uint32_t flags);
+int region_export(
+	struct region *region, const struct session *session, const char *name, uint32_t flags);
 /* -EINVAL without a name. */
 int region_persist(struct region *region, const struct session *session, bool persist);
 /* Takes its name away, and persistence with it; without users it is gone then. */

@@ -32,8 +32,8 @@ void region_space_deinit(struct region_space *space)
 /* ---- addresses ---- */
 
 /* Puts @range between @before (the list's head: first of all) and the one behind it, if it fits there. */
-static int range_fit(struct region_space *space, struct list *before, uint64_t size, uint64_t align,
-	struct region_range *range)
+static int range_fit(struct region_space *space, struct list *before, uint64_t size,
+	uint64_t align, struct region_range *range)
 {
 	struct list *after = before->next;
 	uint64_t from = REGION_SPACE_FIRST, to = REGION_SPACE_END;

@@ -30,11 +30,12 @@ struct region_key_unit {
 
 struct region_space {
 	struct list ranges;
-	struct region_range *last; /* the one given last, or before it; NULL: begin at the first address */
+	struct region_range
+		*last; /* the one given last, or before it; NULL: begin at the first address */
 	struct lease_pool *pool;
 	struct region_key_unit **units;
 	uint32_t n_units, n_keys; /* keys in use */
-	uint32_t next;		  /* index over all units of the next key to try */
+	uint32_t next;            /* index over all units of the next key to try */
 };
 
 void region_space_init(struct region_space *space, struct lease_pool *pool);

@@ -206,7 +206,7 @@ completes()
 if [ -r /usr/share/bash-completion/bash_completion ]; then
 	hold named done/well 4096
 	tap_run "completion: rm" completes rm verbsctl mr r
-	tap_run "completion: names of regions" completes done/well verbsctl --admin-socket "$admin" mr rm do
+	tap_run "completion: names of regions" completes done/well verbsctl --admin-socket "$admin" mr rm "do"
 	tap_run "completion: users" completes root verbsctl mr rm --uid roo
 	gone "$holder"
 else

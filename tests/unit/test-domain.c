@@ -6,6 +6,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/lib/harness.h"
 
@@ -124,6 +128,80 @@ START_TEST(reload_reaches_users_and_domains)
 }
 END_TEST
 
+/* Of this process: its namespace, and a pidfd. */
+static struct domain_key own_key(void)
+{
+	struct stat st;
+
+	ck_assert_int_eq(stat("/proc/self/ns/pid", &st), 0);
+	return (struct domain_key){ .listener = &domains, .uid = 1, .pidns = st.st_ino };
+}
+
+static int own_pidfd(void)
+{
+	int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+START_TEST(a_pinned_namespace_is_held_once)
+{
+	struct domain_key key = own_key();
+	struct domain *domain = get(&key);
+	int pidfd = own_pidfd(), before = harness_fds_open();
+	struct stat st;
+
+	ck_assert_int_eq(domain_pin(domain, getpid(), pidfd), 0);
+	ck_assert_int_eq(domain_pin(domain, getpid(), pidfd), 0);
+	ck_assert_int_eq(harness_fds_open(), before + 1);
+	ck_assert_uint_eq(domain->account.used[SLOT_FDS], 1);
+	ck_assert_int_eq(fstat(domain->pidns, &st), 0);
+	ck_assert_uint_eq(st.st_ino, key.pidns);
+	domain_unpin(domain);
+	ck_assert_int_eq(harness_fds_open(), before + 1);
+	domain_unpin(domain);
+	ck_assert_int_eq(harness_fds_open(), before);
+	ck_assert_uint_eq(domain->account.used[SLOT_FDS], 0);
+	close(pidfd);
+	domain_unref(domain);
+}
+END_TEST
+
+/* Its number could be another one's already. */
+START_TEST(a_namespace_that_may_be_gone_is_not_pinned)
+{
+	struct domain_key key = own_key();
+	struct domain *domain, *other;
+	int pidfd = own_pidfd(), dead, status;
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(0);
+	dead = (int)syscall(SYS_pidfd_open, child, 0);
+	ck_assert_int_ge(dead, 0);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	domain = get(&key);
+	ck_assert_int_eq(domain_pin(domain, getpid(), dead), -ESRCH);
+	ck_assert_int_eq(domain_pin(domain, getpid(), -1), -ESRCH);
+	ck_assert_int_eq(domain_pin(domain, child, dead), -ENOENT);
+	key.pidns++;
+	other = get(&key);
+	ck_assert_int_eq(domain_pin(other, getpid(), pidfd), -ESRCH);
+	/* Where none was seen there is none to pin. */
+	key.pidns = 0;
+	domain_unref(other);
+	other = get(&key);
+	ck_assert_int_eq(domain_pin(other, getpid(), pidfd), 0);
+	domain_unpin(other);
+	ck_assert_uint_eq(domain->account.used[SLOT_FDS] + other->account.used[SLOT_FDS], 0);
+	close(dead);
+	close(pidfd);
+	domain_unref(domain);
+	domain_unref(other);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("domain");
@@ -135,6 +213,8 @@ int main(void)
 	tcase_add_test(tcase, domains_of_one_user_share_his_limits);
 	tcase_add_test(tcase, share_of_a_huge_limit_does_not_overflow);
 	tcase_add_test(tcase, fds_are_never_one_users_alone);
+	tcase_add_test(tcase, a_pinned_namespace_is_held_once);
+	tcase_add_test(tcase, a_namespace_that_may_be_gone_is_not_pinned);
 	tcase_add_test(tcase, reload_reaches_users_and_domains);
 	return harness_run(suite);
 }

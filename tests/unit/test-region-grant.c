@@ -29,8 +29,8 @@ struct grant {
 	bool writable;
 };
 
-static void connect_qps(struct client *x, uint32_t qp, uint32_t qpn, struct client *y, uint32_t other,
-	uint32_t other_qpn)
+static void connect_qps(struct client *x, uint32_t qp, uint32_t qpn, struct client *y,
+	uint32_t other, uint32_t other_qpn)
 {
 	ck_assert_int_eq(client_qp_connect(x, qp, other_qpn, 1), 0);
 	ck_assert_int_eq(client_qp_connect(y, other, qpn, 1), 0);
@@ -247,7 +247,8 @@ START_TEST(another_domain_gets_nothing)
 
 	client_open_stranger(&stranger);
 	qp = (uint32_t)client_qp(&stranger, RC, stranger.qpn);
-	connect_qps(&stranger, qp, stranger.qpn, &b, (uint32_t)client_qp(&b, RC, b.qpn + 1), b.qpn + 1);
+	connect_qps(&stranger, qp, stranger.qpn, &b, (uint32_t)client_qp(&b, RC, b.qpn + 1),
+		b.qpn + 1);
 	ck_assert_int_eq(grant_by(&stranger, b.peer, made.key, stranger.qpn).status, EACCES);
 	client_close(&stranger);
 }

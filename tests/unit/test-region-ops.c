@@ -86,7 +86,8 @@ static const struct {
 
 START_TEST(flags_that_mean_nothing_are_refused)
 {
-	ck_assert_int_eq(region_create(&a, 1, 0, create_flags[_i].flags, create_flags[_i].name).status,
+	ck_assert_int_eq(
+		region_create(&a, 1, 0, create_flags[_i].flags, create_flags[_i].name).status,
 		EINVAL);
 	ck_assert_uint_eq(fixture_server->regions.count, 0);
 }
@@ -118,8 +119,8 @@ START_TEST(imports_that_contradict_themselves_are_refused)
 	uint8_t nonce[VSD_NONCE_SIZE];
 
 	ck_assert_int_eq(region_capability_of(&a, made.mr, 0, nonce), 0);
-	ck_assert_int_eq(region_import_any(&b, imports[_i].name, imports[_i].nonce ? nonce : NULL, 0,
-				 imports[_i].flags, imports[_i].size)
+	ck_assert_int_eq(region_import_any(&b, imports[_i].name, imports[_i].nonce ? nonce : NULL,
+				 0, imports[_i].flags, imports[_i].size)
 				 .status,
 		EINVAL);
 	ck_assert_uint_eq(fixture_server->regions.count, 1);
@@ -136,7 +137,8 @@ START_TEST(nonces_have_one_length)
 	request.has_nonce = 1;
 	request.nonce.data = nonce;
 	for (request.nonce.len = 0; request.nonce.len <= sizeof(nonce); request.nonce.len++)
-		ck_assert_int_eq(region_answer(&a, VSD__OP__OP_REGION_IMPORT, &request.base).status,
+		ck_assert_int_eq(
+			region_answer(&a, VSD__OP__OP_REGION_IMPORT, &request.base).status,
 			request.nonce.len == VSD_NONCE_SIZE ? EACCES : EINVAL);
 }
 END_TEST
@@ -277,7 +279,8 @@ static int pd_call(struct client *client, unsigned opcode, const ProtobufCMessag
 	uint32_t *handle, uint32_t *number)
 {
 	ProtobufCMessage *message;
-	int status = client_call(client, opcode, request, &vsd__object_reply__descriptor, &message);
+	int status =
+		client_call(client, opcode, request, &vsd__object_reply__descriptor, &message);
 	const Vsd__ObjectReply *reply = (const void *)message;
 
 	if (status != 0)
@@ -349,7 +352,8 @@ START_TEST(a_pd_has_the_same_number_for_all)
 }
 END_TEST
 
-static struct region_got mr_import(struct client *client, uint32_t pd, uint32_t handle, uint32_t spare)
+static struct region_got mr_import(
+	struct client *client, uint32_t pd, uint32_t handle, uint32_t spare)
 {
 	Vsd__MrImportRequest request = VSD__MR_IMPORT_REQUEST__INIT;
 

@@ -12,9 +12,9 @@
 
 #define SIZE_2M (2ull << 20)
 #define SIZE_1G (1ull << 30)
-#define ALL	(REGION_SPACE_END - REGION_SPACE_FIRST)
-#define RANGES	512
-#define ROUNDS	20000
+#define ALL     (REGION_SPACE_END - REGION_SPACE_FIRST)
+#define RANGES  512
+#define ROUNDS  20000
 
 static struct lease_pool pool;
 static struct region_space space;
@@ -77,7 +77,8 @@ START_TEST(gaps_are_used_at_last)
 	ck_assert_uint_eq(ranges[0].base, REGION_SPACE_FIRST);
 	/* It would touch its neighbour. */
 	region_range_give(&space, &ranges[0]);
-	ck_assert_int_eq(region_range_take(&space, SIZE_1G + SIZE_2M, SIZE_2M, &ranges[0]), -ENOSPC);
+	ck_assert_int_eq(
+		region_range_take(&space, SIZE_1G + SIZE_2M, SIZE_2M, &ranges[0]), -ENOSPC);
 	region_range_give(&space, &ranges[1]);
 	region_range_give(&space, &big);
 }
