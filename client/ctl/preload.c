@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,7 +54,7 @@ static void probe_child(const char *list, const int out[2])
 	execl(PROBE, PROBE, (char *)NULL);
 	/* An image may have next to nothing in it, but it has us. */
 	if (errno == ENOENT)
-		execl("/proc/self/exe", "verbsctl", "--version", (char *)NULL);
+		execl((const char *)getauxval(AT_EXECFN), "verbsctl", "--version", (char *)NULL);
 	dprintf(STDERR_FILENO, "%s: %s\n", PROBE, strerror(errno));
 	_exit(CTL_NOT_FOUND);
 }

@@ -19,4 +19,25 @@ $cc -shared -fPIC -o "$work/real/libibverbs.so.1" -Wl,-soname,libibverbs.so.1 \
 	exit 1
 }
 daemon_start
-(client env LD_LIBRARY_PATH="$work/real" "$work/out/forward")
+
+# checks FORM COMMAND...: what the program found out, a line for each.
+checks()
+{
+	local form=$1 line
+	shift
+	("$@") >"$work/out/checks" 2>&1 || echo "not ok - the program ended with status $?" >>"$work/out/checks"
+	grep -q '^1\.\.' "$work/out/checks" || tap_not_ok "$form: the program went to its end" "$(cat "$work/out/checks")"
+	while IFS= read -r line; do
+		case $line in
+		"ok "*) tap_ok "$form: ${line#ok * - }" ;;
+		"not ok "*) tap_not_ok "$form: ${line#not ok }" ;;
+		esac
+	done <"$work/out/checks"
+}
+
+checks preload client env LD_LIBRARY_PATH="$work/real" "$work/out/forward"
+# Where the SONAME is ours the real library is looked for: in that variable, too.
+checks soname as_user env LD_LIBRARY_PATH="$root/lib/verbsd:$work/real" "$work/out/forward"
+checks both as_user env LD_LIBRARY_PATH="$root/lib/verbsd:$work/real" LD_PRELOAD="$root/lib/verbsd/libibverbs.so.1" \
+	"$work/out/forward"
+tap_done
