@@ -37,6 +37,8 @@ const struct slot_info slot_info[SLOT_N] = {
 	[SLOT_REGIONS]	      = { "regions",		EDQUOT,	16384,		1 << 20 },
 	[SLOT_REGION_BYTES]   = { "region_bytes",	EDQUOT,	1ull << 40,	BIG },
 	[SLOT_PERSISTENT_BYTES] = { "persistent_bytes",	EDQUOT,	64ull << 30,	BIG },
+	[SLOT_DMS]	      = { "dms",		ENOMEM,	16384,		1 << 20 },
+	[SLOT_DM_BYTES]	      = { "dm_bytes",		ENOMEM,	1ull << 30,	BIG },
 };
 /* clang-format on */
 

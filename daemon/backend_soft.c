@@ -33,6 +33,8 @@ static int soft_open(struct device *device, struct device_attr *attr)
 		.max_mw = 65536,
 		.max_rd_atom = 16,
 		.max_mr_size = 1ull << 47,
+		.max_dm = 4096,
+		.max_dm_size = 4 << 20,
 		.max_msg_sz = 1u << 31,
 		.pkey = 0xffff,
 	};

@@ -52,7 +52,7 @@ static int attach(struct session *session, struct context *context, struct attac
 static void context_free(struct context *context)
 {
 	assert(list_empty(&context->attachments));
-	list_for_each_safe (pos, &context->pds) {
+	list_for_each_safe (pos, &context->shared) {
 		int r = object_destroy(container_of(pos, struct object, link));
 
 		assert(r == 0);
@@ -81,7 +81,7 @@ int context_open(struct session *session, struct device *device, struct attachme
 	made->server = session->server;
 	made->device = device_ref(device);
 	list_init(&made->attachments);
-	list_init(&made->pds);
+	list_init(&made->shared);
 	handle_table_init(&made->objects, OBJECTS_MAX);
 	list_append(&session->server->contexts, &made->link);
 	device->contexts++;

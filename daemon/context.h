@@ -24,7 +24,8 @@ struct context {
 	struct server *server;
 	struct device *device;
 	struct list attachments;
-	struct list pds;
+	struct list shared; /* objects that are no process's: PDs and DMs */
+	uint64_t dm_bytes;
 	struct handle_table objects;
 	uint32_t count[OBJECT_TYPES];
 	uint8_t nonce[VSD_NONCE_SIZE];

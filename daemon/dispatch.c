@@ -46,6 +46,8 @@ static const struct method methods[] = {
 	ROW(PARENT_DOMAIN_ALLOC, "parent_domain_alloc", parent_domain_alloc_request,	JOINED,	0,		0, op_parent_domain_alloc),
 	ROW(MR_REG,		"mr_reg",		mr_reg_request,			JOINED,	0,		0, op_mr_reg),
 	ROW(MR_REREG,		"mr_rereg",		mr_rereg_request,		JOINED,	0,		0, op_mr_rereg),
+	ROW(DM_ALLOC,		"dm_alloc",		dm_alloc_request,		JOINED,	0,		1, op_dm_alloc),
+	ROW(DM_IMPORT,		"dm_import",		dm_import_request,		JOINED,	0,		1, op_dm_import),
 	ROW(CQ_CREATE,		"cq_create",		cq_create_request,		JOINED,	0,		0, op_cq_create),
 	ROW(CQ_RESIZE,		"cq_resize",		cq_resize_request,		JOINED,	0,		0, op_cq_resize),
 	ROW(SRQ_CREATE,		"srq_create",		srq_create_request,		JOINED,	0,		0, op_srq_create),

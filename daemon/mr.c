@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Why: a region's key must be the client's own, once, and its PD must outlive it. Guarantees: an rereg that fails
- * changes nothing; who may
- * only read a shared region gets no right to write it, here or from afar.
+ * Why: a region's key must be the client's own, once, and its PD and device memory must outlive it. Guarantees: a rereg
+ * that fails changes nothing; who may only read a shared region gets no right to write it, here or from afar.
  */
 #include "daemon/mr.h"
 
@@ -10,13 +9,14 @@
 #include <search.h>
 
 #include "daemon/context.h"
+#include "daemon/dm.h"
 #include "daemon/item.h"
 #include "daemon/pd.h"
 #include "daemon/refuse.h"
 #include "daemon/region.h"
 #include "daemon/server.h"
 
-enum { REF_PD, REFS };
+enum { REF_PD, REF_DM, REFS };
 
 /* enum ibv_access_flags */
 #define ACCESS_LOCAL_WRITE   (1u << 0)
@@ -110,16 +110,31 @@ static int check_writes(bool writable, uint32_t access)
 	return 0;
 }
 
+/* On the bytes of @dm. */
+static int check_dm(const struct object *dm, const struct mr_attr *attr)
+{
+	uint64_t length = dm_length(dm);
+
+	if (attr->addr > length || attr->length > length - attr->addr)
+		return refuse(-EINVAL, "0x%llx bytes at 0x%llx of the 0x%llx of dm %u",
+			(unsigned long long)attr->length, (unsigned long long)attr->addr,
+			(unsigned long long)length, dm->handle);
+	return 0;
+}
+
 int mr_new(struct attachment *attachment, uint32_t pd, uint32_t key, const struct mr_attr *attr,
 	struct object **mr)
 {
 	struct object *on_pd = pd_get(attachment, pd);
+	struct object *on_dm = attr->dm ? dm_get(attachment, attr->dm) : NULL;
 	struct object *made;
 	int r;
 
-	if (!on_pd)
+	if (!on_pd || (attr->dm && !on_dm))
 		return -EINVAL;
 	r = check(attachment->context, attr);
+	if (r == 0 && on_dm)
+		r = check_dm(on_dm, attr);
 	if (r < 0)
 		return r;
 	r = object_new(attachment, OBJECT_MR, 0, &made);
@@ -133,6 +148,7 @@ int mr_new(struct attachment *attachment, uint32_t pd, uint32_t key, const struc
 	((struct mr *)made)->attr = *attr;
 	((struct mr *)made)->key = key;
 	object_refer(made, REF_PD, on_pd);
+	object_refer(made, REF_DM, on_dm);
 	r = object_publish(made);
 	if (r == 0)
 		*mr = made;
@@ -206,13 +222,17 @@ int mr_new_on_region(struct attachment *attachment, uint32_t pd, struct region *
 	return r;
 }
 
-/* A shared region stays where it is. */
+/* What is on memory of the daemon's stays where it is. */
 static int check_change(const struct mr *mr, const struct mr_attr *attr)
 {
+	bool moves = attr->addr != mr->attr.addr || attr->length != mr->attr.length ||
+		     attr->iova != mr->attr.iova;
+
+	if (moves && mr->attr.dm)
+		return refuse(-EINVAL, "it is on dm %u", mr->attr.dm);
 	if (!mr->region)
 		return 0;
-	if (attr->addr != mr->attr.addr || attr->length != mr->attr.length ||
-		attr->iova != mr->attr.iova)
+	if (moves)
 		return refuse(-EINVAL, "it is on region %u, all of it", mr->region->number);
 	return check_writes(mr->writable, attr->access);
 }
@@ -233,6 +253,7 @@ int mr_change(struct attachment *attachment, uint32_t handle, const struct mr_ch
 		.length = change->length ? *change->length : mr->attr.length,
 		.iova = change->iova ? *change->iova : mr->attr.iova,
 		.access = change->access ? *change->access : mr->attr.access,
+		.dm = mr->attr.dm,
 	};
 	r = check(attachment->context, &attr);
 	if (r == 0)

@@ -16,6 +16,7 @@ struct server;
 struct mr_attr {
 	uint64_t addr, length, iova;
 	uint32_t access;
+	uint32_t dm; /* on this device memory, of which addr is an offset; 0: on the client's memory */
 };
 
 struct mr {

@@ -27,6 +27,7 @@ static const struct object_class *const classes[OBJECT_TYPES] = {
 	[OBJECT_PARENT_DOMAIN] = &object_parent_domain,
 	[OBJECT_TD] = &object_td,
 	[OBJECT_PD] = &object_pd,
+	[OBJECT_DM] = &object_dm,
 };
 
 const struct object_class *object_class(enum object_type type)
@@ -168,7 +169,7 @@ int object_publish(struct object *object)
 		undo(object);
 		return r == -ENOSPC ? -ENOMEM : r;
 	}
-	list_append(object->owner ? &object->owner->objects[object->type] : &context->pds,
+	list_append(object->owner ? &object->owner->objects[object->type] : &context->shared,
 		&object->link);
 	context->server->n_objects++;
 	watch_object(object, true);

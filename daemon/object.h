@@ -30,12 +30,13 @@ enum object_type {
 	OBJECT_PARENT_DOMAIN = 7,
 	OBJECT_TD = 8,
 	OBJECT_PD = 9,
-	OBJECT_CONTEXT = 10,
-	OBJECT_WIRE = 11,
-	OBJECT_CLIENT = 12,
-	OBJECT_REGION = 13,
+	OBJECT_DM = 10,
+	OBJECT_CONTEXT = 11,
+	OBJECT_WIRE = 12,
+	OBJECT_CLIENT = 13,
+	OBJECT_REGION = 14,
 };
-#define OBJECT_TYPES 10 /* 1..9 are objects of a context */
+#define OBJECT_TYPES 11 /* 1..10 are objects of a context */
 
 #define OBJECT_REFS_MAX 4
 
@@ -48,7 +49,7 @@ struct object {
 	enum object_type type;
 	uint32_t handle;
 	struct context *context;
-	struct attachment *owner; /* whose process it belongs to; NULL: the context's (a PD) */
+	struct attachment *owner; /* whose process it belongs to; NULL: the context's (a PD, a DM) */
 	uint64_t session;         /* who made it, for listings */
 	struct list link;         /* in the owner's or the context's list of its type */
 	struct list users;        /* struct object_ref of those that stand on it */
@@ -72,7 +73,7 @@ struct object_class {
 };
 
 extern const struct object_class object_pd, object_td, object_parent_domain, object_mr, object_mw,
-	object_cq, object_srq, object_qp, object_ah;
+	object_cq, object_srq, object_qp, object_ah, object_dm;
 
 /* The class of types 1..9, else NULL. */
 const struct object_class *object_class(enum object_type type);

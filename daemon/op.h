@@ -13,6 +13,7 @@ op_fn op_hello, op_join;
 op_fn op_device_list, op_context_open, op_context_attach, op_context_close, op_lease;
 /* op_object.c */
 op_fn op_pd_alloc, op_pd_import, op_td_alloc, op_parent_domain_alloc, op_mr_reg, op_mr_rereg,
+	op_dm_alloc, op_dm_import,
 	op_cq_create, op_cq_resize, op_srq_create, op_ah_create, op_mw_alloc, op_destroy, op_in_use;
 /* op_qp.c */
 op_fn op_qp_create, op_qp_modify, op_segment_get, op_wire_release, op_peer_resolve,

@@ -97,6 +97,8 @@ static Vsd__Device *encode_device(const struct call *call, struct device *device
 	out->max_mr_size = attr->max_mr_size;
 	out->max_td = attr->max_td;
 	out->contexts = device->contexts;
+	out->has_max_dm_size = 1;
+	out->max_dm_size = attr->max_dm_size;
 	return out;
 }
 

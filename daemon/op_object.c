@@ -10,6 +10,7 @@
 #include "daemon/ah.h"
 #include "daemon/context.h"
 #include "daemon/cq.h"
+#include "daemon/dm.h"
 #include "daemon/log.h"
 #include "daemon/mr.h"
 #include "daemon/mw.h"
@@ -75,11 +76,14 @@ int op_mr_reg(struct call *call)
 		.length = request->length,
 		.iova = request->iova,
 		.access = request->access,
+		.dm = request->has_dm ? request->dm : 0,
 	};
 	struct object *object = NULL;
 
 	if (!attachment)
 		return -EINVAL;
+	if (request->has_dm && request->dm == 0)
+		return refuse(-EINVAL, "dm 0");
 	return call_object(
 		call, mr_new(attachment, request->pd, request->key, &attr, &object), &object);
 }
@@ -97,6 +101,48 @@ int op_mr_rereg(struct call *call)
 	};
 
 	return attachment ? mr_change(attachment, request->handle, &change) : -EINVAL;
+}
+
+static int reply_dm(struct call *call, const struct object *dm)
+{
+	Vsd__DmReply *reply;
+	int r = dm_fd(dm);
+
+	if (r >= 0)
+		r = fdlist_consume(&call->fds, r);
+	if (r < 0)
+		return r;
+	reply = call_alloc(call, sizeof(*reply));
+	vsd__dm_reply__init(reply);
+	reply->handle = dm->handle;
+	reply->length = dm_length(dm);
+	reply->size = dm_size(dm);
+	call->reply = &reply->base;
+	return 0;
+}
+
+int op_dm_alloc(struct call *call)
+{
+	const Vsd__DmAllocRequest *request = (const void *)call->request;
+	struct attachment *attachment = call_attachment(call, request->context);
+	struct object *dm = NULL;
+	int r = attachment ? dm_new(attachment, request->length, &dm) : -EINVAL;
+
+	if (r < 0)
+		return r;
+	r = reply_dm(call, dm);
+	if (r < 0)
+		(void)object_destroy(dm);
+	return r;
+}
+
+int op_dm_import(struct call *call)
+{
+	const Vsd__DmImportRequest *request = (const void *)call->request;
+	const struct attachment *attachment = call_attachment(call, request->context);
+	const struct object *dm = attachment ? dm_get(attachment, request->handle) : NULL;
+
+	return dm ? reply_dm(call, dm) : -EINVAL;
 }
 
 int op_cq_create(struct call *call)

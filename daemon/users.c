@@ -96,7 +96,7 @@ void users_say_context(const struct attachment *attachment, char *buf, size_t si
 				attachment->session->id);
 		}
 	}
-	list_for_each (pos, &attachment->context->pds) {
+	list_for_each (pos, &attachment->context->shared) {
 		if (text.named == NAMED)
 			return;
 		name_add(&text, container_of(pos, struct object, link), attachment->session->id);

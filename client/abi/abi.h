@@ -43,9 +43,10 @@
  */
 struct abi_context {
 	_Atomic unsigned users;
-	_Atomic unsigned pds; /* of them */
+	_Atomic unsigned shared; /* of them: PDs and DMs, which are the context's */
 	_Atomic bool closed;
-	bool detached; /* the daemon's side is closed: only PDs were left, which are whoever's imported them */
+	bool detached; /* the daemon's side is closed: only such were left, which are whoever's imported them */
+	struct soft_context *here; /* in a child of fork, whose parent's this is: the same, imported */
 	struct conn_fd capability; /* soft.capability, and which file it is */
 	struct soft_context soft; /* ends in the program's ibv_context */
 };
@@ -140,6 +141,7 @@ void abi_enter(void);
 void abi_first_use(void);
 /* In a child: what these files have of the parent's goes, and their locks are made anew. */
 void abi_buffer_in_child(void);
+void abi_child_in_child(void);
 void abi_context_in_child(void);
 void abi_device_in_child(void);
 void abi_region_in_child(void);
@@ -186,12 +188,26 @@ struct ibv_pd *abi_alloc_parent_domain(
 	struct ibv_context *ctx, struct ibv_parent_domain_init_attr *attr);
 int abi_dealloc_parent_domain(struct soft_pd *pd);
 struct ibv_mr *abi_alloc_null_mr(struct ibv_pd *pd);
+struct ibv_dm *abi_alloc_dm(struct ibv_context *ctx, struct ibv_alloc_dm_attr *attr);
+int abi_free_dm(struct ibv_dm *dm);
+struct ibv_mr *abi_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned access);
 struct ibv_cq_ex *abi_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr);
 int abi_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 struct ibv_qp *abi_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr);
 struct ibv_srq *abi_create_srq_ex(struct ibv_context *ctx, struct ibv_srq_init_attr_ex *attr);
 struct ibv_mw *abi_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int abi_dealloc_mw(struct ibv_mw *mw);
+
+/* --- child.c -------------------------------------------------------------------------------------------------------- */
+
+/* @ctx, or in a child of fork whose parent's it is, the same context as this process's own; NULL with errno. */
+struct soft_context *abi_context_here(struct soft_context *ctx);
+
+/* --- dm.c ----------------------------------------------------------------------------------------------------------- */
+
+struct soft_dm;
+/* A region on it goes. */
+void abi_dm_unref(struct soft_dm *dm);
 
 /* --- pd.c ----------------------------------------------------------------------------------------------------------- */
 

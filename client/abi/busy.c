@@ -20,6 +20,7 @@ static const char *type_name(Vsd__ObjectType type)
 		[VSD__OBJECT_TYPE__OBJ_PARENT_DOMAIN] = "parent domain",
 		[VSD__OBJECT_TYPE__OBJ_TD] = "td",
 		[VSD__OBJECT_TYPE__OBJ_PD] = "pd",
+		[VSD__OBJECT_TYPE__OBJ_DM] = "dm",
 		[VSD__OBJECT_TYPE__OBJ_CONTEXT] = "context",
 	};
 

@@ -52,6 +52,9 @@ static const struct ibv_context_ops context_ops = {
 static void slots_fill(struct verbs_context *v)
 {
 	v->query_port = abi_query_port;
+	v->reg_dm_mr = abi_reg_dm_mr;
+	v->alloc_dm = abi_alloc_dm;
+	v->free_dm = abi_free_dm;
 	v->alloc_null_mr = abi_alloc_null_mr;
 	v->alloc_parent_domain = abi_alloc_parent_domain;
 	v->dealloc_td = abi_dealloc_td;
@@ -277,8 +280,8 @@ void abi_context_unref(struct soft_context *ctx)
 
 /*
  * Objects that were not destroyed stay, and so does the context under them: their queues may be in use by a peer, and the
- * program may still hold pointers to them. It may destroy them later, or leave them to the end of the process. PDs alone
- * do not keep it: they are the context's, not this process's, and go with whoever else has it.
+ * program may still hold pointers to them. It may destroy them later, or leave them to the end of the process. PDs and DMs
+ * alone do not keep it: they are the context's, not this process's, and go with whoever else has it.
  */
 VERBS_API int ibv_close_device(struct ibv_context *c)
 {
@@ -290,7 +293,7 @@ VERBS_API int ibv_close_device(struct ibv_context *c)
 
 	if (atomic_exchange(&outer->closed, true))
 		return abi_minus(EINVAL);
-	if (left && left == outer->pds) {
+	if (left && left == outer->shared) {
 		context_detach(ctx);
 		outer->detached = true;
 	} else if (left) {

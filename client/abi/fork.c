@@ -19,6 +19,7 @@ static _Atomic bool real_unsafe; /* what real devices have is to be kept from ch
 static void forget(void)
 {
 	abi_buffer_in_child();
+	abi_child_in_child();
 	abi_context_in_child();
 	abi_device_in_child();
 	abi_region_in_child();

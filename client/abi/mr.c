@@ -69,6 +69,11 @@ static int daemon_reg(struct soft_mr *mr)
 	request.length = mr->mr.length;
 	request.iova = mr->iova;
 	request.access = mr->access;
+	if (mr->dm) {
+		request.has_dm = true;
+		request.dm = mr->dm_handle;
+		request.addr = mr->dm_offset;
+	}
 	return control_create(VSD__OP__OP_MR_REG, &request.base, &mr->handle);
 }
 
@@ -217,6 +222,8 @@ static int mr_dereg(struct soft_mr *mr)
 		dontfork_munmap(mr->map, mr->map_size);
 	dontfork_put(&mr->fork);
 	region_put(mr->region);
+	if (mr->dm)
+		abi_dm_unref(mr->dm);
 	abi_pd_unref(mr->pd);
 	abi_context_unref(mr->ctx);
 	return 0;

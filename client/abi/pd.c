@@ -15,7 +15,7 @@ static void pd_free(struct soft_pd *pd)
 	struct soft_context *ctx = soft_context_of(pd->pd.context);
 
 	free(pd);
-	abi_context_of(ctx)->pds--;
+	abi_context_of(ctx)->shared--;
 	abi_context_unref(ctx);
 }
 
@@ -53,7 +53,7 @@ struct soft_pd *abi_pd_new(struct soft_context *ctx, uint16_t op, const Protobuf
 	protobuf_c_message_free_unpacked(message, NULL);
 	pd->pd.context = &ctx->v.context;
 	pd->base = pd;
-	abi_context_of(ctx)->pds++;
+	abi_context_of(ctx)->shared++;
 	abi_context_ref(ctx);
 	return pd;
 }

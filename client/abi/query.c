@@ -80,8 +80,7 @@ VERBS_API int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *at
 int abi_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *input,
 	struct ibv_device_attr_ex *attr, size_t size)
 {
-	if (abi_foreign(c))
-		return abi_errno(-ABI_CHILD_ERRNO);
+	/* In a child of fork too: what is asked for is in its memory, and it may want to know how much device memory it can have. */
 	if ((input && input->comp_mask) || size < sizeof(attr->orig_attr))
 		return abi_errno(-EINVAL);
 
@@ -90,6 +89,7 @@ int abi_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_
 	device_fill(soft_context_of(c), &full.orig_attr);
 	full.completion_timestamp_mask = UINT64_MAX;
 	full.hca_core_clock = CLOCK_KHZ;
+	full.max_dm_size = soft_context_of(c)->info->has_max_dm_size ? soft_context_of(c)->info->max_dm_size : 0;
 	full.device_cap_flags_ex = full.orig_attr.device_cap_flags | DEVICE_ATOMIC_WRITE;
 	full.phys_port_cnt_ex = full.orig_attr.phys_port_cnt;
 	memset(attr, 0, size);

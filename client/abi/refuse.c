@@ -2,21 +2,10 @@
 /*
  * Public functions that the soft device does not have. All are defined: one that is missing would reach the real
  * library, which follows a private pointer that our contexts do not have. Objects that only a real device can have
- * given (DM, DMAH, completion counters) always go to the real library. Those newer than the installed
+ * given (DMAH, completion counters) always go to the real library. Those newer than the installed
  * headers are declared here.
  */
 #include "client/abi/abi.h"
-
-VERBS_API struct ibv_dm *ibv_import_dm(struct ibv_context *c, uint32_t handle)
-{
-	ABI_ENTER_PTR(c, ibv_import_dm, "IBVERBS_1.13", c, handle);
-	return abi_null(EOPNOTSUPP);
-}
-
-VERBS_API void ibv_unimport_dm(struct ibv_dm *dm)
-{
-	REAL_VOID(ibv_unimport_dm, "IBVERBS_1.13", dm);
-}
 
 /* --- memory -------------------------------------------------------------------------------------------------------- */
 
@@ -45,6 +34,8 @@ VERBS_API int ibv_dealloc_dmah(void *dmah)
 
 VERBS_API int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm)
 {
+	if (abi_ours(dm->context))
+		return abi_minus(EOPNOTSUPP);
 	return REAL_INT(abi_minus(EOPNOTSUPP), ibv_dm_export_dmabuf_fd, "IBVERBS_1.16", dm);
 }
 

@@ -20,12 +20,13 @@
 #define PDOMAIN (1u << VSD__OBJECT_TYPE__OBJ_PARENT_DOMAIN)
 #define TD      (1u << VSD__OBJECT_TYPE__OBJ_TD)
 #define PD      (1u << VSD__OBJECT_TYPE__OBJ_PD)
+#define DM      (1u << VSD__OBJECT_TYPE__OBJ_DM)
 #define CONTEXT (1u << VSD__OBJECT_TYPE__OBJ_CONTEXT)
 #define WIRE    (1u << VSD__OBJECT_TYPE__OBJ_WIRE)
 #define CLIENT  (1u << VSD__OBJECT_TYPE__OBJ_CLIENT)
 #define REGION  (1u << VSD__OBJECT_TYPE__OBJ_REGION)
 #define MIXED   (1u << ITEMS_ALL)
-#define OBJECTS (QP | AH | SRQ | CQ | MW | MR | PDOMAIN | TD | PD | CONTEXT | WIRE)
+#define OBJECTS (QP | AH | SRQ | CQ | MW | MR | PDOMAIN | TD | PD | DM | CONTEXT | WIRE)
 #define JSON    0u
 #define SPARED  (1u << 31) /* not on a terminal that is too narrow */
 #define ONLY    (1u << 30) /* null in JSON for other kinds */
@@ -40,6 +41,7 @@ static const char *const type_names[] = {
 	[VSD__OBJECT_TYPE__OBJ_PARENT_DOMAIN] = "parent-domain",
 	[VSD__OBJECT_TYPE__OBJ_TD] = "td",
 	[VSD__OBJECT_TYPE__OBJ_PD] = "pd",
+	[VSD__OBJECT_TYPE__OBJ_DM] = "dm",
 	[VSD__OBJECT_TYPE__OBJ_CONTEXT] = "context",
 	[VSD__OBJECT_TYPE__OBJ_WIRE] = "wire",
 	[VSD__OBJECT_TYPE__OBJ_CLIENT] = "client",
@@ -86,9 +88,9 @@ static const struct item_column {
 	{ "SEND_CQ", TABLE_NUMBER, FIELD_U32, QP, HAS(send_cq) },
 	{ "RECV_CQ", TABLE_NUMBER, FIELD_U32, QP, HAS(recv_cq) },
 	{ "SRQ", TABLE_NUMBER, FIELD_U32, SPARED | QP, HAS(srq) },
-	{ "LENGTH", TABLE_SIZE, FIELD_U64, MR | REGION, HAS(length) },
+	{ "LENGTH", TABLE_SIZE, FIELD_U64, MR | DM | REGION, HAS(length) },
 	{ "USERS", TABLE_NUMBER, FIELD_U32,
-		SPARED | PD | TD | PDOMAIN | CQ | SRQ | CONTEXT | CLIENT | MR | REGION,
+		SPARED | PD | TD | PDOMAIN | DM | CQ | SRQ | CONTEXT | CLIENT | MR | REGION,
 		HAS(users) },
 	{ "MODE", TABLE_TEXT, FIELD_MODE, MR | REGION, HAS(flags) },
 	{ "PERSISTENT", TABLE_BOOL, FIELD_PERSIST, MR | REGION, HAS(flags) },
@@ -113,7 +115,7 @@ static const struct item_column {
 	{ "WAKEUPS", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
 	{ "DROPPED", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
 	{ "INITIATOR_RUN", TABLE_NUMBER, FIELD_COUNTER, JSON, ALWAYS },
-	{ "IN_USE_BY", TABLE_LONG, FIELD_STRING, PD | TD | PDOMAIN | CQ | SRQ, AT(in_use_by) },
+	{ "IN_USE_BY", TABLE_LONG, FIELD_STRING, PD | TD | PDOMAIN | DM | CQ | SRQ, AT(in_use_by) },
 	{ "DEVICE", TABLE_LONG, FIELD_STRING, SPARED | OBJECTS | MIXED, AT(device) },
 	{ "COMMAND", TABLE_LONG, FIELD_STRING, OBJECTS | CLIENT | MIXED, AT(command) },
 	{ "CONTAINER", TABLE_LONG, FIELD_STRING, JSON, AT(container) },

@@ -32,6 +32,9 @@ struct soft_mr {
 	bool mapped;		  /* by the library: it stays where it is */
 	bool mapped_writable;
 	struct dontfork_range fork; /* what it takes from children, of the program's memory */
+	struct soft_dm *dm;	  /* it is on device memory: */
+	uint32_t dm_handle;
+	uint64_t dm_offset;
 	void *map;		  /* made for it alone, map_size bytes: a memfd of the program's */
 	size_t map_size;
 	/*

@@ -51,21 +51,6 @@ struct soft_region *region_find(uint32_t number, bool writable)
 	return region;
 }
 
-bool region_covers(const void *addr, size_t length)
-{
-	uintptr_t from = (uintptr_t)addr;
-	bool covers = false;
-
-	pthread_mutex_lock(&lock);
-	for (const struct soft_region *region = regions; region && !covers; region = region->next) {
-		uintptr_t start = (uintptr_t)region->addr;
-
-		covers = from < start + region->size && start < from + length;
-	}
-	pthread_mutex_unlock(&lock);
-	return covers;
-}
-
 /* A memfd of at least @size bytes that stays so. */
 static int file_check(int fd, uint64_t size, struct stat *st)
 {
@@ -129,6 +114,17 @@ static int region_new(uint32_t number, int fd, uint64_t base, uint64_t at, uint6
 	region->users = 1;
 	*out = region;
 	return 0;
+}
+
+int region_file_map(int fd, uint64_t at, uint64_t size, bool writable, uint8_t **addr)
+{
+	struct stat st;
+	int r = file_check(fd, size, &st);
+
+	if (r == 0)
+		r = file_map(fd, at, size, writable, addr);
+	close(fd);
+	return r;
 }
 
 /* The mapping of that very file, if there is one. Lock held. */

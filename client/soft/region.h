@@ -35,10 +35,12 @@ int region_map_granted(uint32_t number, int fd, uint64_t base, uint64_t size, bo
 		       struct soft_region **region);
 /* A reference to the mapping, if there is one that will do; NULL otherwise. */
 struct soft_region *region_find(uint32_t number, bool writable);
+/*
+ * A mapping that is in no table and has one owner: a memfd of the daemon's, at @at if nothing is there. @fd is taken over.
+ */
+int region_file_map(int fd, uint64_t at, uint64_t size, bool writable, uint8_t **addr);
 /* The last reference unmaps. Any thread, any lock held but a region's. Returns NULL. */
 struct soft_region *region_put(struct soft_region *region);
-/* Whether any of [addr, addr+length) is in a mapping of ours: such memory stays out of children for good. */
-bool region_covers(const void *addr, size_t length);
 
 /* Makes every page present, with an error instead of a signal. -EOPNOTSUPP: the kernel is too old. */
 int region_populate(const struct soft_region *region);

@@ -43,8 +43,23 @@ static void teardown(void)
 
 /* What a new object shall stand on; 0: nothing of that kind. */
 struct on {
-	uint32_t pd, td, parent, send_cq, recv_cq, srq;
+	uint32_t pd, td, parent, send_cq, recv_cq, srq, dm;
 };
+
+static int64_t make_dm(struct client *client)
+{
+	Vsd__DmAllocRequest request = VSD__DM_ALLOC_REQUEST__INIT;
+	ProtobufCMessage *reply = NULL;
+
+	request.context = client->context;
+	request.length = 16384;
+
+	int r = client_call(client, VSD__OP__OP_DM_ALLOC, &request.base, &vsd__dm_reply__descriptor, &reply);
+	int64_t handle = r ? -r : (int64_t)((const Vsd__DmReply *)reply)->handle;
+
+	protobuf_c_message_free_unpacked(reply, NULL);
+	return handle;
+}
 
 /* Each gets a number of its own out of the client's leases. */
 static uint32_t numbers;
@@ -70,6 +85,8 @@ static uint32_t make(struct client *client, enum object_type type, const struct 
 	mr.key = mw.key = client->key + (number << 8);
 	mr.addr = mr.length = mr.iova = 4096;
 	mr.access = mw.type = 1;
+	mr.has_dm = on->dm != 0;
+	mr.dm = on->dm;
 	cq.cqe = srq.max_wr = srq.max_sge = 4;
 	cq.has_parent_domain = on->parent != 0;
 	cq.parent_domain = on->parent;
@@ -96,7 +113,8 @@ static uint32_t make(struct client *client, enum object_type type, const struct 
 		[OBJECT_AH] = { VSD__OP__OP_AH_CREATE, &ah.base },
 		[OBJECT_QP] = { VSD__OP__OP_QP_CREATE, &qp.base },
 	};
-	int64_t handle = client_object(client, requests[type].op, requests[type].request);
+	int64_t handle = type == OBJECT_DM ? make_dm(client) :
+					     client_object(client, requests[type].op, requests[type].request);
 
 	ck_assert_msg(handle > 0, "a %s: %lld", object_type_name(type), (long long)handle);
 	return (uint32_t)handle;
@@ -110,6 +128,7 @@ static const struct edge {
 	{ OBJECT_TD, OBJECT_PARENT_DOMAIN, offsetof(struct on, td) },
 	{ OBJECT_PD, OBJECT_PARENT_DOMAIN, offsetof(struct on, pd) },
 	{ OBJECT_PD, OBJECT_MR, offsetof(struct on, pd) },
+	{ OBJECT_DM, OBJECT_MR, offsetof(struct on, dm) },
 	{ OBJECT_PD, OBJECT_MW, offsetof(struct on, pd) },
 	{ OBJECT_PD, OBJECT_SRQ, offsetof(struct on, pd) },
 	{ OBJECT_PD, OBJECT_AH, offsetof(struct on, pd) },
