@@ -74,13 +74,14 @@ static int file_check(int fd, uint64_t size, struct stat *st)
 static int file_map(int fd, uint64_t base, uint64_t size, bool writable, uint8_t **addr)
 {
 	int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-	void *mem = MAP_FAILED;
+	bool sane = base % 4096 == 0 && base <= UINTPTR_MAX - size;
 
-	/* A kernel that does not know the flag takes the address as a hint, which does as well. */
-	if (base && base <= UINTPTR_MAX - size)
-		mem = dontfork_mmap((void *)(uintptr_t)base, size, prot, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
-	if (mem == MAP_FAILED)
-		mem = dontfork_mmap(NULL, size, prot, MAP_SHARED, fd, 0);
+	/*
+	 * A hint is followed when nothing is there. Not MAP_FIXED_NOREPLACE: ThreadSanitizer has no shadow for that address,
+	 * takes it out of the call, and ends the program over what the flag then makes of it.
+	 */
+	void *mem = dontfork_mmap(sane ? (void *)(uintptr_t)base : NULL, size, prot, MAP_SHARED, fd, 0);
+
 	if (mem == MAP_FAILED)
 		return -errno;
 	*addr = mem;

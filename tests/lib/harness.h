@@ -7,6 +7,15 @@
 
 #include <check.h>
 
+/* An address where nothing lies, and where memory may: ThreadSanitizer has a shadow for few. */
+#define HARNESS_BASE 0x200000000000ull
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#undef HARNESS_BASE
+#define HARNESS_BASE 0x7e9000000000ull
+#endif
+#endif
+
 /* Runs the suite as the environment says (TAP under make check) and frees it. For main: `return harness_run(...)`. */
 int harness_run(Suite *suite);
 

@@ -19,7 +19,7 @@
 #include "tests/unit/fake_grants.h"
 #include "tests/unit/soft_loop.h"
 
-#define BASE   0x200000000000ull
+#define BASE   HARNESS_BASE
 #define SIZE   (4u << 20)
 #define NUMBER 5u
 

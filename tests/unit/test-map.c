@@ -21,7 +21,7 @@
 
 #define KEY    0x12345u
 #define QPN    0x101u
-#define BASE   0x200000000000ull
+#define BASE   HARNESS_BASE
 #define SIZE   (1u << 20)
 #define NUMBER 5u
 

@@ -145,7 +145,7 @@ static struct soft_mr *target_register(struct mix *m, void *mem, size_t size, in
 	*at = (uintptr_t)mem;
 	if (!m->map)
 		return loop_mr(&m->loop, mem, size, LOOP_ACCESS);
-	*at = 0x200000000000ull + ((uint64_t)fd << 30);
+	*at = HARNESS_BASE + ((uint64_t)fd << 30);
 	mr = loop_mr_iova(&m->loop, mem, size, *at, LOOP_ACCESS);
 	rt_page()->keys[(mr->key >> 8) % VSD_PAGE_KEYS].region = mr->key;
 	grants_set(&m->grants, &(struct fake_region){ mr->key, mr->key, fd, *at, size, true, 0 });
