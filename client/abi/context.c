@@ -196,8 +196,11 @@ static int runtime_ref(void)
 	pthread_mutex_lock(&lock);
 	if (contexts == 0)
 		r = control_connect();
-	if (contexts == 0 && r == 0)
+	if (contexts == 0 && r == 0) {
 		r = rt_start();
+		if (r < 0) /* it may have joined already, and there is one JOIN in a session */
+			control_close();
+	}
 	if (r == 0)
 		contexts++;
 	pthread_mutex_unlock(&lock);

@@ -7,7 +7,7 @@
 # shellcheck source=tests/e2e/lib.bash
 . "$(dirname "$0")/lib.bash"
 need jq
-programs="regions sharing imports memory dm"
+programs="regions sharing imports memory dm faults"
 # The unprivileged user may not be able to reach the build tree.
 for program in $programs; do
 	[ -x "$VERBSD_BUILD/tests/e2e/$program" ] || { echo "Bail out! no $program"; exit 1; }
