@@ -44,10 +44,10 @@ ctl()
 # --- without a daemon
 
 status 0 "--help" ctl --help
-for command in status devices clients list watch run disconnect reload; do
+for command in status devices clients list watch run mr disconnect reload; do
 	holds "--help names $command" grep -q "^  $command " "$out"
 done
-for command in status devices clients list watch run disconnect reload; do
+for command in status devices clients list watch run mr disconnect reload; do
 	status 0 "$command --help" ctl $command --help && cp "$out" "$out.$command"
 done
 holds "help of run says --private" grep -q -e --private "$out.run"
@@ -85,7 +85,7 @@ status 0 "devices" ctl devices
 status 0 "devices in JSON" ctl devices --json
 holds "there is a soft device with an active port" \
 	jq -e '[.devices[] | select(.kind == "soft" and .state == "active" and .max_qp > 0)] | length >= 1' "$out"
-for kind in "" pd td mr cq qp srq ah wire mw parent-domain context client; do
+for kind in "" pd td mr cq qp srq ah wire mw parent-domain context client region; do
 	# shellcheck disable=SC2086 # none is none
 	status 0 "list $kind" ctl list $kind
 	# shellcheck disable=SC2086

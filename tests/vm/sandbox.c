@@ -20,6 +20,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
 #define NODES "/run/verbsd-nodes"
 
 static pid_t client;
@@ -60,6 +64,54 @@ static int read_cgroup(void)
 		return -errno;
 	close(fd);
 	return 0;
+}
+
+/* What a name for memory that is kept takes. */
+static int hold_namespace(void)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", client);
+
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+/* Everything that a shared region takes, but for its pages. */
+static int make_region(unsigned huge)
+{
+	int fd = memfd_create("sandbox", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge), reader, r;
+	char path[64];
+
+	if (fd < 0)
+		return -errno;
+	r = done(ftruncate(fd, 4 << 20));
+	if (r == 0)
+		r = done(fchmod(fd, 0600));
+	if (r == 0)
+		r = done(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	reader = r == 0 ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+	if (r == 0)
+		r = done(reader);
+	if (reader >= 0)
+		close(reader);
+	close(fd);
+	return r;
+}
+
+static int make_small_region(void)
+{
+	return make_region(0);
+}
+
+static int make_huge_region(void)
+{
+	return make_region(MFD_HUGETLB | 21u << 26);
 }
 
 static int open_pidfd(void)
@@ -220,6 +272,9 @@ static const struct check {
 	bool needs_node;
 } checks[] = {
 	{ "read a client's namespaces", read_namespace, true, false },
+	{ "hold a client's pid namespace", hold_namespace, true, false },
+	{ "make a shared region", make_small_region, true, false },
+	{ "make a shared region of huge pages", make_huge_region, true, false },
 	{ "read a client's program", read_exe, true, false },
 	{ "read a client's cgroup", read_cgroup, true, false },
 	{ "open a client's pidfd", open_pidfd, true, false },
