@@ -248,15 +248,14 @@ static int cache_folder(const char *parent, const char *suffix, char *path, size
 
 int tree_cached(const Vsd__DeviceListReply *devices, char *path, size_t size)
 {
+	const char *temporary = getenv("TMPDIR");
 	char user[16], name[24];
 	int cache, folder, r;
 
 	snprintf(user, sizeof(user), "-%u", (unsigned)geteuid());
 	cache = cache_folder(getenv("XDG_RUNTIME_DIR"), "", path, size);
 	if (cache < 0)
-		cache = cache_folder(getenv("TMPDIR"), user, path, size);
-	if (cache < 0)
-		cache = cache_folder("/tmp", user, path, size);
+		cache = cache_folder(temporary && *temporary ? temporary : "/tmp", user, path, size);
 	if (cache < 0)
 		return cache;
 	snprintf(name, sizeof(name), "/%016" PRIx64, tree_hash(devices));

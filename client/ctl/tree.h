@@ -24,7 +24,7 @@ int tree_sys(const Vsd__DeviceListReply *devices, int folder);
 int tree_make(const Vsd__DeviceListReply *devices, int folder);
 
 /*
- * The same, in a folder that is kept from one run to the next (in XDG_RUNTIME_DIR, TMPDIR or /tmp, of this user's): its
+ * The same, in a folder that is kept from one run to the next (in XDG_RUNTIME_DIR, else in TMPDIR or /tmp, of this user's): its
  * path. The same devices have the same folder, others another, so that it never changes under a program.
  */
 int tree_cached(const Vsd__DeviceListReply *devices, char *path, size_t size);

@@ -57,7 +57,7 @@ _verbsctl()
 		local i=$((at + 1))
 		while [[ ${words[i]} == -* && ${words[i]} != -- && $i -lt $cword ]]; do
 			case ${words[i]} in
-			-c | --config | -s | --socket | -a | --admin-socket) ((i++)) ;;
+			-c | --config | -s | --socket | -a | --admin-socket | --form | --paths) ((i++)) ;;
 			esac
 			((i++))
 		done
@@ -79,6 +79,11 @@ _verbsctl()
 		;;
 	esac
 
+	case $prev in
+	--form) mapfile -t COMPREPLY < <(compgen -W "auto preload soname both" -- "$cur") && return ;;
+	--paths) mapfile -t COMPREPLY < <(compgen -W "auto interpose namespace none" -- "$cur") && return ;;
+	esac
+
 	local choices=
 	case $command in
 	"") choices="status devices clients list watch run mr disconnect reload" ;;
@@ -93,7 +98,7 @@ _verbsctl()
 		case $command in
 		"" | status | devices | clients | list) choices="$common --json --no-headings" ;;
 		watch) choices="$common --json" ;;
-		run) choices="$common --private --config --" ;;
+		run) choices="$common --private --config --form --paths --no-paths --" ;;
 		mr) choices="$common --uid" ;;
 		*) choices=$common ;;
 		esac

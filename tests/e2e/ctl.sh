@@ -288,6 +288,8 @@ if [ -r /usr/share/bash-completion/bash_completion ]; then
 	holds "completion: commands" completes status verbsctl st
 	holds "completion: after an option with a value" completes status verbsctl --socket x st
 	holds "completion: options of the command" completes --private verbsctl run --p
+	holds "completion: forms" completes soname verbsctl run --form s
+	holds "completion: the program behind them" completes ibv_devices verbsctl run --form soname --paths none -- ibv_dev
 	holds "completion: kinds" completes srq verbsctl list s
 	holds "completion: the program to run" completes ibv_devices verbsctl run -- ibv_dev
 else

@@ -9,10 +9,6 @@ cd "$(dirname "$0")/../.." || exit 99
 lib=$VERBSD_BUILD/.libs/libverbsd.so
 [ -e "$lib" ] || tap_skip_all "no $lib"
 
-# The functions of libc that the library may stand in front of, for programs that look for device nodes themselves.
-interposed='open(at)?(64)?|f?stat(at|x)?(64)?|lstat(64)?|__[fl]?xstat(64)?|__fxstatat(64)?|access|faccessat|write|fopen(64)?'
-interposed+='|opendir|scandir(64)?|readlink(at)?|realpath|__open(at)?(64)?_2|__realpath_chk|__readlink_chk|euidaccess|eaccess'
-
 sanitized=
 grep -q '^#define VERBSD_SANITIZED 1' "$VERBSD_BUILD/config.h" && sanitized=1
 
@@ -50,8 +46,8 @@ stands_alone()
 
 stands_alone libverbsd "$lib"
 exports=$(exports "$lib")
-tap_empty "exports only verbs, verbsd_* and the interposed names of libc" \
-	"$(grep -vxE "_?ibv_[a-z0-9_]+|verbsd_[a-z0-9_]+@@VERBSD_1|VERBSD_1(@@VERBSD_1)?|mult_to_ibv_rate|mbps_to_ibv_rate|$interposed" \
+tap_empty "exports only verbs and verbsd_*" \
+	"$(grep -vxE "_?ibv_[a-z0-9_]+|verbsd_[a-z0-9_]+@@VERBSD_1|VERBSD_1(@@VERBSD_1)?|mult_to_ibv_rate|mbps_to_ibv_rate" \
 		<<<"$exports")"
 tap_empty "its SONAME is not libibverbs" "$(readelf -dW "$lib" | grep -E 'SONAME.*libibverbs')"
 
@@ -66,7 +62,7 @@ else
 fi
 tap_empty "every symbol has a version" "$(grep -v '@' <<<"$versioned" | grep -vxE '(IBVERBS|VERBSD)_[A-Z0-9_.]+')"
 tap_empty "both forms have the same functions" "$(diff \
-	<(grep -oxE '(_?ibv_|verbsd_|m)[a-z0-9_]+(@@VERBSD_1)?' <<<"$exports" | sed 's/@.*//' | grep -vx "$interposed" | sort) \
+	<(grep -oxE '(_?ibv_|verbsd_|m)[a-z0-9_]+(@@VERBSD_1)?' <<<"$exports" | sed 's/@.*//' | sort) \
 	<(sed -nE 's/@@(IBVERBS_1\.[0-9]+|VERBSD_1)$//p; s/^(ibv_query_gid_type)@@.*/\1/p' <<<"$versioned" |
 		grep -v '^IBVERBS' | sort))"
 tap_empty "no name of an assembler symbol shows" "$(grep '^fwd_' <<<"$versioned")"
@@ -77,6 +73,14 @@ for n in 34 57 59 64 65; do
 done >"${TMPDIR:-/tmp}/symbols.$$"
 tap_empty "the interface to providers has every version" "$(cat "${TMPDIR:-/tmp}/symbols.$$")"
 rm -f "${TMPDIR:-/tmp}/symbols.$$"
+
+# Functions of libc that look up a path, and nothing else.
+interposed='open(at)?(64)?|__open(at)?(64)?_2|fopen(64)?|l?stat(64)?|fstatat(64)?|statx|__l?xstat(64)?|__fxstatat(64)?|f?access(at)?'
+interposed+='|e(uid)?access|opendir|scandir(64)?|readlink(at)?|__readlink(at)?_chk|realpath|__realpath_chk|canonicalize_file_name'
+interposed+='|glob(64)?|chdir|l?getxattr'
+paths=$VERBSD_BUILD/client/paths/.libs/libverbsd-paths.so
+stands_alone libverbsd-paths "$paths"
+tap_empty "libverbsd-paths: exports only functions that look up a path" "$(exports "$paths" | grep -vxE "$interposed")"
 
 # Whatever a Debian 12 program may call of libibverbs has to end here: a function that we lack would be answered by the
 # real library, which would read our objects as its own.
