@@ -144,6 +144,9 @@ void abi_buffer_in_child(void);
 void abi_child_in_child(void);
 void abi_context_in_child(void);
 void abi_device_in_child(void);
+/* Around a fork. */
+void abi_device_prepare(void);
+void abi_device_parent(void);
 void abi_region_in_child(void);
 
 /* --- device.c ------------------------------------------------------------------------------------------------------ */

@@ -25,25 +25,61 @@ struct device_list {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct abi_device *devices;
 static struct device_list *lists;
-static _Atomic int real_devices = -1; /* that the real library listed; -1: it was not asked yet */
 
-bool abi_real_devices(void)
+/*
+ * The real library has a lock over its list, which must not be held by another thread when the process forks: every soft
+ * program would share it. Recursive: a signal handler that interrupts it may fork.
+ */
+static pthread_mutex_t real_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+void abi_device_prepare(void)
 {
-	if (real_devices < 0) {
-		int n = 0;
-		struct ibv_device **real = REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", &n);
+	pthread_mutex_lock(&real_lock);
+}
 
-		real_devices = n;
-		if (real)
-			REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", real);
-	}
-	return real_devices > 0;
+void abi_device_parent(void)
+{
+	pthread_mutex_unlock(&real_lock);
+}
+
+static struct ibv_device **real_list_get(int *n)
+{
+	real_deferred(); /* opens it, if nobody did: not under a lock */
+	pthread_mutex_lock(&real_lock);
+
+	struct ibv_device **list = REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", n);
+
+	pthread_mutex_unlock(&real_lock);
+	return list;
+}
+
+static void real_list_free(struct ibv_device **list)
+{
+	pthread_mutex_lock(&real_lock);
+	REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", list);
+	pthread_mutex_unlock(&real_lock);
 }
 
 /* Devices and lists stay a child's own: the program has pointers to them. */
 void abi_device_in_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
+	real_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+}
+
+static _Atomic int real_devices = -1; /* that the real library listed; -1: it was not asked yet */
+
+bool abi_real_devices(void)
+{
+	if (real_devices < 0) {
+		int n = 0;
+		struct ibv_device **real = real_list_get(&n);
+
+		real_devices = n;
+		if (real)
+			real_list_free(real);
+	}
+	return real_devices > 0;
 }
 
 static void lock_take(void)
@@ -254,7 +290,7 @@ static struct device_list *list_make(struct ibv_device **real, Vsd__DeviceListRe
 	lists = list;
 	pthread_mutex_unlock(&lock);
 	if (stale && stale->real)
-		REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", stale->real);
+		real_list_free(stale->real);
 	free(stale);
 	if (num)
 		*num = (int)n;
@@ -264,14 +300,14 @@ static struct device_list *list_make(struct ibv_device **real, Vsd__DeviceListRe
 VERBS_API struct ibv_device **ibv_get_device_list(int *num)
 {
 	if (real_deferred())
-		return REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", num);
+		return real_list_get(num);
 	if (process_borrowed())
 		return abi_null(ABI_CHILD_ERRNO);
 	if (!real_inside())
 		abi_first_use();
 
 	int n = 0;
-	struct ibv_device **real = REAL_PTR(ibv_get_device_list, "IBVERBS_1.1", &n);
+	struct ibv_device **real = real_list_get(&n);
 
 	if (real_inside()) {
 		if (num)
@@ -299,7 +335,7 @@ VERBS_API struct ibv_device **ibv_get_device_list(int *num)
 	if (soft)
 		vsd__device_list_reply__free_unpacked(soft, NULL);
 	if (!list) {
-		REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", real);
+		real_list_free(real);
 		return abi_null(ENOMEM);
 	}
 	return list->array;
@@ -313,11 +349,11 @@ VERBS_API void ibv_free_device_list(struct ibv_device **array)
 	struct device_list *list = array && !real_inside() ? list_take(array) : NULL;
 
 	if (!list) {
-		REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", array);
+		real_list_free(array);
 		return;
 	}
 	if (list->real)
-		REAL_VOID(ibv_free_device_list, "IBVERBS_1.1", list->real);
+		real_list_free(list->real);
 	free(list->array);
 	free(list);
 }

@@ -27,7 +27,7 @@ static void forget(void)
 		environment = UNASKED;
 }
 
-static const struct process_hooks abi_hooks = { .forget = forget };
+static const struct process_hooks abi_hooks = { abi_device_prepare, abi_device_parent, abi_device_in_child, forget };
 
 void abi_enter(void)
 {

@@ -103,6 +103,14 @@ static struct swqe *begin(struct ibv_qp_ex *qpx, enum ibv_wr_opcode opcode)
 	return w;
 }
 
+/* The WR that is being built, or NULL after an error and in a child. */
+static struct swqe *built(struct soft_qp *qp)
+{
+	struct requester *req = &qp->priv->req;
+
+	return req->ex_error || rt_foreign(qp->ctx) ? NULL : req->ex;
+}
+
 static void wr_send(struct ibv_qp_ex *qpx)
 {
 	begin(qpx, IBV_WR_SEND);
@@ -203,10 +211,11 @@ static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey,
 
 static void wr_set_ud_addr(struct ibv_qp_ex *qpx, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
-	struct requester *req = &of(qpx)->priv->req;
+	struct soft_qp *qp = of(qpx);
+	struct swqe *w = built(qp);
 
-	if (req->ex && !req->ex_error)
-		note(req, post_address(req->ex, ah, qpn, qkey));
+	if (w)
+		note(&qp->priv->req, post_address(w, ah, qpn, qkey));
 }
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *qpx, uint32_t srqn)
@@ -218,10 +227,10 @@ static void wr_set_xrc_srqn(struct ibv_qp_ex *qpx, uint32_t srqn)
 static void wr_set_sge_list(struct ibv_qp_ex *qpx, size_t n, const struct ibv_sge *list)
 {
 	struct soft_qp *qp = of(qpx);
-	struct requester *req = &qp->priv->req;
+	struct swqe *w = built(qp);
 
-	if (req->ex && !req->ex_error)
-		note(req, post_sges(qp, req->ex, list, n));
+	if (w)
+		note(&qp->priv->req, post_sges(qp, w, list, n));
 }
 
 static void wr_set_sge(struct ibv_qp_ex *qpx, uint32_t lkey, uint64_t addr, uint32_t length)
@@ -234,13 +243,13 @@ static void wr_set_sge(struct ibv_qp_ex *qpx, uint32_t lkey, uint64_t addr, uint
 static void wr_set_inline_data_list(struct ibv_qp_ex *qpx, size_t n, const struct ibv_data_buf *list)
 {
 	struct soft_qp *qp = of(qpx);
-	struct requester *req = &qp->priv->req;
+	struct swqe *w = built(qp);
 
-	if (!req->ex || req->ex_error)
+	if (!w)
 		return;
-	req->ex->flags |= IBV_SEND_INLINE;
+	w->flags |= IBV_SEND_INLINE;
 	for (size_t i = 0; i < n; i++)
-		note(req, post_inline(qp, req->ex, list[i].addr, list[i].length));
+		note(&qp->priv->req, post_inline(qp, w, list[i].addr, list[i].length));
 }
 
 static void wr_set_inline_data(struct ibv_qp_ex *qpx, void *addr, size_t length)

@@ -14,6 +14,10 @@
 #undef ibv_query_port
 #undef ibv_reg_mr
 
+/* Of the interface to providers. */
+int ibv_dontfork_range(void *base, size_t size);
+int ibv_dofork_range(void *base, size_t size);
+
 #define HANDLE 0x5ea1
 
 static struct ibv_device device = { .node_type = IBV_NODE_CA, .name = "fake0" };
@@ -85,10 +89,43 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
+/* --- fork: the kernel does not copy registered pages; who stands in front tracks the ranges --------------------------- */
+
+static int fork_safe;
+
+int ibv_fork_init(void)
+{
+	fork_safe = 1;
+	return 0;
+}
+
+enum ibv_fork_status ibv_is_fork_initialized(void)
+{
+	return fork_safe ? IBV_FORK_ENABLED : IBV_FORK_DISABLED;
+}
+
+int ibv_dontfork_range(void *base, size_t size)
+{
+	fprintf(stderr, "a range that only the real library knows\n");
+	exit(3);
+}
+
+int ibv_dofork_range(void *base, size_t size)
+{
+	return ibv_dontfork_range(base, size);
+}
+
+/* --- memory ---------------------------------------------------------------------------------------------------------- */
+
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+	struct ibv_mr *mr;
 
+	if (ibv_dontfork_range(addr, length))
+		return NULL;
+	mr = calloc(1, sizeof(*mr));
+	mr->addr = addr;
+	mr->length = length;
 	mr->context = pd->context;
 	mr->pd = pd;
 	mr->lkey = HANDLE;
@@ -103,6 +140,7 @@ struct ibv_mr *ibv_reg_mr_iova2(
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
+	ibv_dofork_range(mr->addr, mr->length);
 	free(mr);
 	return 0;
 }

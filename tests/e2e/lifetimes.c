@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Fork, closed fds and repeated opening, as programs that know nothing of verbsd do them. One test a run, named by the
+ * Closed fds and repeated opening, as programs that know nothing of verbsd do them. One test a run, named by the
  * first argument; status 0, or a line on stderr that says what was wrong and status 1.
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,162 +151,6 @@ static void child_ended(pid_t pid)
 	NEED(status == 0);
 }
 
-/* D15: whatever a child does to its copies fails, and nothing happens to the parent's. */
-static void child_tries(struct objects *o)
-{
-	struct ibv_sge sge = { (uintptr_t)o->memory, 8, o->mr->lkey };
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
-	struct ibv_recv_wr rwr = { .sg_list = &sge, .num_sge = 1 }, *bad_recv;
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-	struct ibv_qp_init_attr init;
-	struct ibv_device_attr device;
-	struct ibv_port_attr port;
-	struct ibv_cq *cq;
-	struct ibv_wc wc;
-	void *context;
-
-	NEED(ibv_post_send(o->qp, &wr, &bad) != 0);
-	NEED(ibv_post_recv(o->qp, &rwr, &bad_recv) != 0);
-	NEED(ibv_post_srq_recv(o->srq, &rwr, &bad_recv) != 0);
-	NEED(ibv_poll_cq(o->cq, 1, &wc) < 0);
-	NEED(ibv_req_notify_cq(o->cq, 0) != 0);
-	NEED(ibv_get_cq_event(o->channel, &cq, &context) == -1);
-	NEED(ibv_query_device(o->ctx, &device) != 0);
-	NEED(ibv_query_port(o->ctx, 1, &port) != 0);
-	NEED(ibv_query_qp(o->qp, &attr, IBV_QP_STATE, &init) != 0);
-	attr.qp_state = IBV_QPS_ERR;
-	NEED(ibv_modify_qp(o->qp, &attr, IBV_QP_STATE) != 0);
-	NEED(!ibv_alloc_pd(o->ctx));
-	NEED(!ibv_reg_mr(o->pd, o->memory, SIZE, IBV_ACCESS_LOCAL_WRITE));
-	NEED(!ibv_create_cq(o->ctx, 4, NULL, NULL, 0));
-	NEED(ibv_destroy_qp(o->qp) != 0);
-	NEED(ibv_destroy_srq(o->srq) != 0);
-	NEED(ibv_destroy_cq(o->cq) != 0);
-	NEED(ibv_destroy_comp_channel(o->channel) != 0);
-	NEED(ibv_dereg_mr(o->mr) != 0);
-	NEED(ibv_dealloc_pd(o->pd) != 0);
-	NEED(ibv_close_device(o->ctx) != 0);
-}
-
-static void child_harms_nobody(void)
-{
-	struct objects o;
-
-	objects_make(&o);
-	objects_use(&o, 1);
-
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		child_tries(&o);
-		exit(0); /* with every exit handler */
-	}
-	child_ended(pid);
-	objects_use(&o, 2);
-	objects_destroy(&o);
-}
-
-/* Servers that fork: each process opens the device for itself, and its parent's objects stay out of its reach. */
-static void child_opens_anew(void)
-{
-	struct objects o, own;
-
-	objects_make(&o);
-	objects_use(&o, 1);
-	for (int i = 0; i < 4; i++) {
-		/* One without the handlers of fork(), too. */
-		pid_t pid = i & 1 ? _Fork() : fork();
-
-		if (pid == 0) {
-			objects_make(&own);
-			objects_use(&own, 5);
-			child_tries(&o);
-
-			pid_t grandchild = fork();
-
-			if (grandchild == 0) {
-				struct objects third;
-
-				child_tries(&own);
-				child_tries(&o);
-				objects_make(&third);
-				objects_use(&third, 6);
-				exit(0);
-			}
-			objects_use(&own, 7);
-			child_ended(grandchild);
-			objects_use(&own, 8);
-			objects_destroy(&own);
-			exit(0);
-		}
-		objects_use(&o, 2);
-		child_ended(pid);
-	}
-	objects_use(&o, 3);
-	objects_destroy(&o);
-}
-
-/* D10: registered memory and the heap are the child's as any other memory. */
-static void child_has_its_memory(void)
-{
-	struct objects o;
-
-	objects_make(&o);
-	for (int i = 0; i < 8; i++) {
-		pid_t pid = fork();
-
-		if (pid == 0) {
-			memset(o.memory, 7, SIZE);
-
-			char *heap = malloc(1 << 20);
-
-			NEED(heap);
-			memset(heap, 1, 1 << 20);
-			free(heap);
-			_exit(0);
-		}
-		child_ended(pid);
-	}
-	objects_use(&o, 3);
-	objects_destroy(&o);
-}
-
-/* D11: a parent that forks all the time loses nothing. */
-static void traffic_while_forking(void)
-{
-	struct objects o;
-
-	objects_make(&o);
-	for (int i = 0; i < 200; i++) {
-		pid_t pid = fork();
-
-		if (pid == 0)
-			_exit(0);
-		objects_use(&o, (uint8_t)i);
-		child_ended(pid);
-	}
-	objects_destroy(&o);
-}
-
-/* Other ways to make a process. */
-static void other_children(void)
-{
-	struct objects o;
-	char name[] = "true", *argv[] = { name, NULL };
-	pid_t pid;
-
-	objects_make(&o);
-	NEED(system("true") == 0);
-	NEED(posix_spawnp(&pid, "true", NULL, NULL, argv, environ) == 0);
-	child_ended(pid);
-
-	FILE *pipe = popen("true", "r");
-
-	NEED(pipe && pclose(pipe) == 0);
-	objects_use(&o, 4);
-	objects_destroy(&o);
-}
-
 /* A child whose parent only looked at the list has everything. */
 static void child_of_a_lister_works(void)
 {
@@ -330,31 +172,6 @@ static void child_of_a_lister_works(void)
 	objects_make(&o);
 	objects_use(&o, 6);
 	objects_destroy(&o);
-}
-
-/* D8 */
-static void fork_init_answers(void)
-{
-	struct objects o;
-
-	NEED(ibv_fork_init() == 0);
-	NEED(ibv_fork_init() == 0);
-	NEED(ibv_is_fork_initialized() != IBV_FORK_DISABLED);
-	objects_make(&o);
-	NEED(ibv_fork_init() == 0);
-	objects_use(&o, 8);
-	objects_destroy(&o);
-}
-
-static void fork_init_too_late(void)
-{
-	struct objects o;
-
-	objects_make(&o);
-	NEED(ibv_fork_init() == EINVAL);
-	NEED(ibv_is_fork_initialized() != IBV_FORK_ENABLED);
-	objects_destroy(&o);
-	NEED(ibv_fork_init() == EINVAL);
 }
 
 /* The session is lost, cleanly: traffic goes on or fails, nothing crashes or hangs, what is there can be destroyed. */
@@ -397,28 +214,6 @@ static void reused_fds(void)
 	NEED(fcntl(pipes[0], F_SETFL, O_NONBLOCK) == 0);
 	NEED(read(pipes[0], &got, 1) == 1 && got == 1);
 	NEED(read(pipes[0], &got, 1) == -1 && errno == EAGAIN);
-}
-
-/* D13 */
-static void becomes_a_daemon(void)
-{
-	struct objects o;
-	int pipes[2];
-	char byte;
-
-	objects_make(&o);
-	NEED(pipe(pipes) == 0);
-
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		NEED(daemon(1, 1) == 0);
-		child_tries(&o);
-		_exit(write(pipes[1], "x", 1) != 1);
-	}
-	close(pipes[1]);
-	child_ended(pid);
-	NEED(read(pipes[0], &byte, 1) == 1);
 }
 
 static int fds_open(void)
@@ -566,17 +361,9 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } tests[] = {
-	{ "child-harms-nobody", child_harms_nobody },
-	{ "child-opens-anew", child_opens_anew },
-	{ "child-has-its-memory", child_has_its_memory },
-	{ "traffic-while-forking", traffic_while_forking },
-	{ "other-children", other_children },
 	{ "child-of-a-lister-works", child_of_a_lister_works },
-	{ "fork-init-answers", fork_init_answers },
-	{ "fork-init-too-late", fork_init_too_late },
 	{ "closed-fds", closed_fds },
 	{ "reused-fds", reused_fds },
-	{ "becomes-a-daemon", becomes_a_daemon },
 	{ "open-and-close", open_and_close },
 	{ "beyond-memlock", beyond_memlock },
 	{ "what-can-be-registered", what_can_be_registered },

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# What outlives what: fork, fds that the program closed, contexts opened again and again, objects in use.
+# What outlives what: fds that the program closed, contexts opened again and again, objects in use.
 . "$(dirname "$0")/lib.bash"
 program=$VERBSD_BUILD/tests/e2e/lifetimes
 [ -x "$program" ] || tap_skip_all "no $program"
