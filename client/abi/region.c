@@ -7,6 +7,7 @@
 #include "client/verbsd.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -105,7 +106,7 @@ static int region_call(const struct soft_context *ctx, uint16_t op, const Protob
 	struct fdlist fds = FDLIST_NULL;
 	int r = control_call(op, request, &vsd__region_reply__descriptor, &message, &fds);
 
-	if (r == 0 && fds.n != 1)
+	if (r == 0 && (fds.n != 1 || !message))
 		r = -EPROTO;
 	if (r == 0) {
 		*reply = (Vsd__RegionReply *)message;
@@ -172,7 +173,7 @@ static int mr_make(struct soft_mr *mr, const struct abi_region_call *call, bool 
 	Vsd__RegionReply *reply = NULL;
 	int fd = -1, r = region_call(mr->ctx, call->op, call->request, &reply, &fd);
 
-	if (r < 0)
+	if (!reply)
 		return r;
 	r = mr_fill(mr, call, reply, fd);
 	if (r == 0) {
@@ -419,8 +420,8 @@ static void info_fill(struct verbsd_mr_info *info, const Vsd__Item *item)
 		.base = item->addr,
 		.page_size = item->has_huge ? item->huge : (uint64_t)sysconf(_SC_PAGESIZE),
 	};
-	if (item->name && strlen(item->name) < sizeof(info->name))
-		strcpy(info->name, item->name);
+	if (item->name)
+		snprintf(info->name, sizeof(info->name), "%s", item->name);
 }
 
 static int daemon_query(const struct soft_mr *mr, Vsd__Item **item)
@@ -434,7 +435,7 @@ static int daemon_query(const struct soft_mr *mr, Vsd__Item **item)
 	int r = control_call(VSD__OP__OP_REGION_QUERY, &request.base, &vsd__item__descriptor, &message, NULL);
 
 	*item = (Vsd__Item *)message;
-	return r;
+	return r == 0 && !message ? -EPROTO : r;
 }
 
 VERBS_API int verbsd_query_mr(struct ibv_mr *m, struct verbsd_mr_info *info)
