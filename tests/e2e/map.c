@@ -118,6 +118,41 @@ static void an_import_is_used(void)
 	end_close(&end);
 }
 
+/* Nothing forced: cma or the lane until the region is mapped. */
+static void unforced(int fd, void *arg)
+{
+	struct initiator self;
+
+	(void)arg;
+	NEED(unsetenv("VERBSD_ENGINE") == 0);
+	initiator_open(&self, fd);
+	alarm(20);
+	for (uint64_t i = 0; regions_mapped("rw-s") == 0; i++) {
+		fill(self.memory, PIECE, i);
+		initiator_run(&self, IBV_WR_RDMA_WRITE, 0, PIECE, 0);
+		initiator_run(&self, IBV_WR_RDMA_READ, PIECE, PIECE, 0);
+		NEED(filled(self.memory + PIECE, PIECE, i));
+	}
+	alarm(0);
+	nod(fd);
+	initiator_close(&self);
+}
+
+static void it_is_what_runs_by_itself(void)
+{
+	struct child child = child_start(unforced, NULL);
+	struct ibv_mr *mr;
+	struct end end;
+
+	end_open(&end);
+	mr = region_alloc(end.pd, ALL_ACCESS);
+	invite(&end, child.fd, mr);
+	nod_wait(child.fd);
+	child_end(&child);
+	NEED(ibv_dereg_mr(mr) == 0);
+	end_close(&end);
+}
+
 /* --- rights ------------------------------------------------------------------------------------------------------- */
 
 static void reader(int fd, void *arg)
@@ -307,6 +342,7 @@ static void atomics_are_exact(void)
 static const struct end_case cases[] = {
 	{ "two-initiators-write-and-read", two_initiators_write_and_read },
 	{ "an-import-is-used", an_import_is_used },
+	{ "it-is-what-runs-by-itself", it_is_what_runs_by_itself },
 	{ "a-key-for-reading-is-mapped-read-only", a_key_for_reading_is_mapped_read_only },
 	{ "strangers-take-the-lane", strangers_take_the_lane },
 	{ "atomics-are-exact", atomics_are_exact },
