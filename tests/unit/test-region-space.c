@@ -13,8 +13,8 @@
 #define SIZE_2M (2ull << 20)
 #define SIZE_1G (1ull << 30)
 #define ALL     (REGION_SPACE_END - REGION_SPACE_FIRST)
-#define RANGES  512
-#define ROUNDS  20000
+#define RANGES  256
+#define ROUNDS  4000
 
 static struct lease_pool pool;
 static struct region_space space;
@@ -147,10 +147,10 @@ END_TEST
 START_TEST(keys_are_each_others_and_no_clients)
 {
 	uint8_t *taken = calloc(1, 1 << 24);
-	uint32_t index[10000], unit;
+	uint32_t index[5000], unit;
 
 	ck_assert_ptr_nonnull(taken);
-	for (unsigned i = 0; i < 10000; i++) {
+	for (unsigned i = 0; i < 5000; i++) {
 		ck_assert_int_eq(region_key_take(&space, &index[i]), 0);
 		ck_assert(!taken[index[i]]);
 		taken[index[i]] = 1;
@@ -159,7 +159,7 @@ START_TEST(keys_are_each_others_and_no_clients)
 	for (unsigned i = 0; i < 4096; i++)
 		ck_assert(!taken[(unit << 12) + i]);
 	lease_pool_give(&pool, unit, 1);
-	for (unsigned i = 0; i < 10000; i++)
+	for (unsigned i = 0; i < 5000; i++)
 		region_key_give(&space, index[i]);
 	free(taken);
 }
