@@ -181,8 +181,7 @@ static int apply_netdev(
 
 	if (strlen(value) > CONFIG_NETDEV_MAX || strpbrk(value, "/: \t"))
 		return refuse_value(why, size, option->key, "auto, none or the name of a network interface");
-	memset(netdev, 0, CONFIG_NETDEV_MAX + 1);
-	memcpy(netdev, value, strlen(value));
+	snprintf(netdev, CONFIG_NETDEV_MAX + 1, "%s", value);
 	return 0;
 }
 

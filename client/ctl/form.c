@@ -141,18 +141,16 @@ static bool folder_is(const char *entry, size_t n, const char *folder)
 static void folder_remove(const char *folder)
 {
 	const char *old = getenv("LD_LIBRARY_PATH");
-	char *list = old ? calloc(1, strlen(old) + 1) : NULL;
+	size_t size = old ? strlen(old) + 2 : 0, used = 0;
+	char *list = old ? calloc(1, size) : NULL;
 
 	if (!list)
 		return;
 	for (const char *at = old; *at;) {
 		size_t n = strcspn(at, ":;");
 
-		if (!folder_is(at, n, folder)) {
-			if (*list)
-				strcat(list, ":");
-			strncat(list, at, n);
-		}
+		if (!folder_is(at, n, folder))
+			used += (size_t)snprintf(list + used, size - used, "%s%.*s", used ? ":" : "", (int)n, at);
 		at += n + (at[n] != 0);
 	}
 	if (*list)

@@ -268,7 +268,7 @@ int tree_cached(const Vsd__DeviceListReply *devices, char *path, size_t size)
 	if (r == 0)
 		r = tree_make(devices, folder);
 	if (r == 0)
-		strcat(path, name);
+		memcpy(path + strlen(path), name, strlen(name) + 1);
 	if (folder >= 0)
 		close(folder);
 	close(cache);
