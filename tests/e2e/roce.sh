@@ -102,16 +102,17 @@ cat >"$work/out/table.py" <<-'EOF'
 	for entry in table:
 	    one = context.query_gid_ex(1, entry.gid_index)
 	    assert str(one) == str(entry), (str(one), str(entry))
-	    assert str(context.query_gid(1, entry.gid_index)) == str(entry.gid())
+	    assert str(context.query_gid(1, entry.gid_index)).replace(':', '') in str(entry).replace(':', ''), str(entry)
 	    print(entry.gid_index, {1: 'RoCE v1', 2: 'RoCE v2'}[entry.gid_type])
 	try:
 	    context.query_gid_ex(1, len(table))
 	    print('an empty entry has been found')
 	except Exception as e:
-	    assert 'No data' in str(e), e
+	    assert ('No data' if len(table) < 8 else 'Invalid') in str(e), e
 EOF
-if python3 -c 'import pyverbs' 2>/dev/null; then
-	is "queries agree" "$(awk '{ print $1, $3, $4 }' "$out")" "$(client python3 "$work/out/table.py" 2>&1)"
+python=$(command -v /usr/bin/python3 python3 | head -n 1)
+if "$python" -c "import pyverbs" 2>/dev/null; then
+	is "queries agree" "$(awk '{ print $1, $3, $4 }' "$out")" "$(client "$python" "$work/out/table.py" 2>&1)"
 else
 	tap_skip "queries agree" "python3-pyverbs is not installed"
 fi
