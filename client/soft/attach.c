@@ -311,12 +311,14 @@ struct wire *wire_find(uint32_t segment, uint32_t index, uint32_t gen, uint32_t 
 void wire_gone(struct wire *wire, bool dead)
 {
 	wire_look(wire);
-	if (!wire->qp) {
+	struct soft_qp *qp = atomic_load(&wire->qp);
+
+	if (!qp) {
 		datagram_gone(wire);
 		return;
 	}
 	__atomic_store_n(&wire->peer_closed, true, __ATOMIC_RELAXED);
-	qp_wire_gone(wire->qp, wire, dead);
+	qp_wire_gone(qp, wire, dead);
 }
 
 void wire_close(struct wire *wire)

@@ -143,7 +143,7 @@ static enum engine_result direct_in_peer(struct soft_qp *qp, struct soft_qp *pee
 
 	if (!w->length)
 		return advance(qp, w, 0);
-	if (mr_ref(w->rkey, peer->pd, peer, w->raddr + w->off, w->length - w->off, access_needed(w), true,
+	if (mr_ref_in(qp_td(qp), w->rkey, peer->pd, peer, w->raddr + w->off, w->length - w->off, access_needed(w), true,
 		    &ref, &ptr) < 0)
 		return ENGINE_NO;
 	enum engine_result result = ENGINE_NO;
@@ -159,13 +159,33 @@ static enum engine_result direct_in_peer(struct soft_qp *qp, struct soft_qp *pee
 }
 
 /*
+ * A QP of a thread domain finds its peer by the other end of the wire: that, and its QP, stay as long as the domain is ours
+ * (loop_mark()).
+ */
+static struct soft_qp *peer_get(const struct soft_qp *qp, const struct wire *wire)
+{
+	const struct wire *far;
+
+	if (!qp_td(qp))
+		return rt_qp_get(wire->peer_qpn);
+	far = wire->mine == wire->theirs ? wire : atomic_load(&wire->other);
+	return far ? atomic_load(&far->qp) : NULL;
+}
+
+static void peer_put(const struct soft_qp *qp, struct soft_qp *peer)
+{
+	if (!qp_td(qp))
+		rt_qp_put(peer);
+}
+
+/*
  * The peer counts who is inside. Count, then look at its state; it changes its state, then looks at the count: one of
  * the two sees the other (both are sequentially consistent).
  */
 static enum engine_result direct_run(struct soft_qp *qp, struct wire *wire, struct swqe *w,
 	uint32_t *budget)
 {
-	struct soft_qp *peer = rt_qp_get(wire->peer_qpn);
+	struct soft_qp *peer = peer_get(qp, wire);
 	enum engine_result result = ENGINE_NO;
 
 	if (!peer)
@@ -179,7 +199,7 @@ static enum engine_result direct_run(struct soft_qp *qp, struct wire *wire, stru
 		(atomic_load(&peer->priv->access) & access_needed(w)))
 		result = direct_in_peer(qp, peer, w, budget);
 	atomic_fetch_sub(&peer->priv->direct, 1);
-	rt_qp_put(peer);
+	peer_put(qp, peer);
 	return result;
 }
 
@@ -220,7 +240,7 @@ static enum engine_result map_inside(struct soft_qp *qp, struct wire *wire, stru
 
 static enum engine_result map_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
 {
-	struct vsd_hazard *hazard = pair_hazard_enter(wire->pair, w->rkey, wire->peer_qpn);
+	struct vsd_hazard *hazard = wire_hazard_enter(wire, w->rkey);
 	enum map_result found = MAP_PASS;
 	enum engine_result result;
 	uint32_t before = *budget;
@@ -228,7 +248,7 @@ static enum engine_result map_run(struct soft_qp *qp, struct wire *wire, struct 
 	if (!hazard)
 		return ENGINE_NO;
 	result = map_inside(qp, wire, w, budget, &found);
-	pair_hazard_leave(wire->pair, hazard);
+	wire_hazard_leave(wire, hazard);
 	if (found == MAP_ABSENT)
 		map_ask(wire->pair, w->rkey, wire->local_qpn);
 	if (result == ENGINE_PASS)
@@ -279,7 +299,7 @@ static bool cma_local(struct soft_qp *qp, const struct swqe *w, uint32_t n, stru
 		}
 		uint32_t piece = sge->length - off < n ? sge->length - off : n;
 
-		if (mr_ref(sge->lkey, qp->pd, NULL, sge->addr + off, piece,
+		if (mr_ref_in(qp_td(qp), sge->lkey, qp->pd, NULL, sge->addr + off, piece,
 			    w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0, false, ref,
 			    &ptr) < 0)
 			return false;
@@ -363,7 +383,7 @@ static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint
 static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
 {
 	struct pair *pair = wire->pair;
-	struct vsd_hazard *hazard = pair_hazard_enter(pair, w->rkey, wire->peer_qpn);
+	struct vsd_hazard *hazard = wire_hazard_enter(wire, w->rkey);
 	uint32_t n;
 	int err;
 
@@ -371,7 +391,7 @@ static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct 
 		return ENGINE_NO;
 	n = slice(w, budget);
 	err = cma_slice(qp, wire, w, n);
-	pair_hazard_leave(pair, hazard);
+	wire_hazard_leave(wire, hazard);
 	if (err == -EPERM || err == -ESRCH)
 		__atomic_and_fetch(&pair->engines, ~(uint32_t)VSD__ENGINE_RIGHT__ENGINE_CMA,
 			__ATOMIC_RELAXED);

@@ -62,7 +62,7 @@ int key_wait(struct key_slot *slot, uint32_t key)
 	uint64_t start = 0;
 	bool said = false;
 
-	while (atomic_load(&slot->users) || (key && !pair_hazards_clear(key, 0))) {
+	while (key_slot_used(slot) || (key && !pair_hazards_clear(key, 0))) {
 		uint64_t now = rt_now();
 
 		if (!start)
@@ -169,11 +169,21 @@ static int mr_check(const struct soft_mr *mr, uint32_t key, const struct soft_pd
 	return 0;
 }
 
-int mr_ref(uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr, uint64_t length,
-	   unsigned access, bool remote, struct mr_ref *ref, void **ptr)
+static void hold(struct mr_ref *ref, unsigned i, struct key_slot *slot)
+{
+	ref->slots[i] = slot;
+	ref->named[i] = ref->td && td_key_enter(ref->td, slot);
+	if (!ref->named[i])
+		atomic_fetch_add(&slot->users, 1);
+}
+
+int mr_ref_in(struct soft_td *td, uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr,
+	      uint64_t length, unsigned access, bool remote, struct mr_ref *ref, void **ptr)
 {
 	ref->mr = NULL;
 	ref->mw = NULL;
+	ref->td = td;
+	ref->slots[0] = ref->slots[1] = NULL;
 	*ptr = NULL;
 	if (length == 0)
 		return 0;
@@ -183,7 +193,7 @@ int mr_ref(uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uin
 
 	if (!slot)
 		return r;
-	atomic_fetch_add(&slot->users, 1);
+	hold(ref, 0, slot);
 
 	uintptr_t object = atomic_load(&slot->object);
 
@@ -195,24 +205,34 @@ int mr_ref(uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uin
 		if (r == 0) {
 			ref->mw = mw;
 			ref->mr = mw->mr;
+			hold(ref, 1, key_slot_get(mw->mr->key));
 		}
 	} else if (object) {
 		ref->mr = (void *)object;
 		r = mr_check(ref->mr, key, pd, addr, length, access, remote, ptr);
 	}
-	if (r < 0) {
-		ref->mr = NULL;
-		key_slot_leave(slot);
-	}
+	if (r < 0)
+		mr_unref(ref);
 	return r;
+}
+
+int mr_ref(uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr, uint64_t length,
+	   unsigned access, bool remote, struct mr_ref *ref, void **ptr)
+{
+	return mr_ref_in(NULL, key, pd, qp, addr, length, access, remote, ref, ptr);
 }
 
 void mr_unref(struct mr_ref *ref)
 {
-	if (ref->mw)
-		key_slot_leave(key_slot_get(ref->mw->mw.rkey));
-	if (ref->mr)
-		key_slot_leave(key_slot_get(ref->mr->key));
+	for (unsigned i = 2; i-- > 0;) {
+		if (!ref->slots[i])
+			continue;
+		if (ref->named[i])
+			td_key_leave(ref->td, ref->slots[i]);
+		else
+			key_slot_leave(ref->slots[i]);
+		ref->slots[i] = NULL;
+	}
 	ref->mr = NULL;
 	ref->mw = NULL;
 }

@@ -78,9 +78,14 @@ struct soft_mr *mr_find(bool (*match)(const struct soft_mr *mr, const void *arg)
 int mr_probe(const void *addr, size_t length, bool write);
 
 /* What a key gives access to: a region or a bound window. */
+struct key_slot;
 struct mr_ref {
 	struct soft_mr *mr;
 	struct soft_mw *mw;
+	/* how it is held: the key's slot, and that of the region behind a window */
+	struct soft_td *td;
+	struct key_slot *slots[2];
+	bool named[2]; /* by the domain, else counted */
 };
 /*
  * Looks @key up for @pd and checks [addr, addr+length) and @access (enum ibv_access_flags needed; 0 for a local read).
@@ -89,6 +94,9 @@ struct mr_ref {
  */
 int mr_ref(uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr, uint64_t length,
 	   unsigned access, bool remote, struct mr_ref *ref, void **ptr);
+/* The same for who has a thread domain (NULL: has none): a domain names what it holds, which costs no barrier. */
+int mr_ref_in(struct soft_td *td, uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr,
+	      uint64_t length, unsigned access, bool remote, struct mr_ref *ref, void **ptr);
 void mr_unref(struct mr_ref *ref);
 
 /* Windows: bind (length 0: unbind), invalidate by key. */

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "client/soft/mr.h"
+#include "client/soft/td.h"
 
 /* A key index. It is never freed, so a thread may count itself in before it knows whether the object is still there. */
 struct key_slot {
@@ -24,6 +25,12 @@ struct key_slot *key_slot_get(uint32_t key);
 /* Makes it. NULL: no memory. */
 struct key_slot *key_slot_make(uint32_t key);
 
+/* Somebody is in it; after its object was taken out with a full barrier. */
+static inline bool key_slot_used(const struct key_slot *slot)
+{
+	return atomic_load(&slot->users) || td_key_named(slot);
+}
+
 static inline void key_slot_leave(struct key_slot *slot)
 {
 	atomic_fetch_sub_explicit(&slot->users, 1, memory_order_release);
@@ -34,7 +41,7 @@ static inline void key_slot_leave(struct key_slot *slot)
 extern uint64_t key_wait_limit;
 int key_wait(struct key_slot *slot, uint32_t key);
 
-/* The checks of a window; the slot's user is the caller's. On success the region behind it has a user too. */
+/* The checks of a window, whose slot the caller holds. What it is bound to does not change meanwhile. */
 int mw_check(struct soft_mw *mw, uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr,
 	     uint64_t length, unsigned access, void **ptr);
 

@@ -59,7 +59,7 @@ static void unbind(struct soft_mw *mw)
 	if (!mw->mr)
 		return;
 	atomic_store(&slot->object, 0);
-	while (atomic_load(&slot->users))
+	while (key_slot_used(slot))
 		sched_yield();
 	unbound(mw);
 }
@@ -162,7 +162,6 @@ int mw_check(struct soft_mw *mw, uint32_t key, const struct soft_pd *pd, const s
 	if (addr < start || addr - start > mw->length || length > mw->length - (addr - start))
 		return -ERANGE;
 	*ptr = mr->mem + (mw->addr - mr->iova) + (addr - start);
-	atomic_fetch_add(&key_slot_get(mr->key)->users, 1);
 	return 0;
 }
 

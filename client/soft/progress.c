@@ -29,7 +29,7 @@ static void loop_push(struct wire *wire)
 static void loop_tell(struct wire *far)
 {
 	if (atomic_load(&far->td))
-		rt_run_later(far->qp);
+		rt_run_later(atomic_load(&far->qp));
 	else
 		loop_push(far);
 }
@@ -137,7 +137,9 @@ bool wire_serve(struct wire *wire)
 			atomic_load_explicit(&wire->theirs->acked, memory_order_relaxed), memory_order_relaxed);
 		did = datagram_service(wire);
 	} else {
-		did = wire->qp && qp_service(wire->qp, wire);
+		struct soft_qp *qp = atomic_load_explicit(&wire->qp, memory_order_relaxed);
+
+		did = qp && qp_service(qp, wire);
 	}
 	/* A hint: seen when something came of it, or nothing did for some turns (its QP may have been busy). */
 	if (recvs != seen && (did || ++wire->tries > RECV_TRIES)) {

@@ -20,7 +20,7 @@ static int read_piece(struct soft_qp *qp, const struct read_stream *s, void *buf
 
 	if (!n)
 		return 0;
-	err = mr_ref(s->rkey, qp->pd, qp, s->raddr + s->off, n, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr);
+	err = mr_ref_in(qp_td(qp), s->rkey, qp->pd, qp, s->raddr + s->off, n, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr);
 	if (err < 0)
 		return err;
 	if (!ref.mr || !ref.mr->null)
@@ -119,7 +119,7 @@ int atomic_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req *he
 	}
 	rc = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC ? 0 : -EACCES;
 	if (!rc)
-		rc = mr_ref(head->atomic.rkey, qp->pd, qp, head->atomic.raddr, 8,
+		rc = mr_ref_in(qp_td(qp), head->atomic.rkey, qp->pd, qp, head->atomic.raddr, 8,
 			IBV_ACCESS_REMOTE_ATOMIC, true, &ref, &ptr);
 	if (rc < 0) {
 		responder_nak(qp, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);

@@ -300,7 +300,7 @@ static bool begin(struct soft_qp *qp, const struct vsd_req *head)
 
 		/* One descriptor without a receive: placing it looks at all of it. */
 		if (!err && (!(head->flags & VSD_F_LAST) || takes_receive(head))) {
-			err = mr_ref(head->rw.rkey, qp->pd, qp, head->rw.raddr, head->total,
+			err = mr_ref_in(qp_td(qp), head->rw.rkey, qp->pd, qp, head->rw.raddr, head->total,
 				IBV_ACCESS_REMOTE_WRITE, true, &ref, &ptr);
 			if (!err)
 				mr_unref(&ref);
@@ -346,7 +346,7 @@ static int place_write(struct soft_qp *qp, const struct vsd_req *first, const vo
 
 	if (!len)
 		return 0;
-	err = mr_ref(first->rw.rkey, qp->pd, qp, first->rw.raddr + resp->got, len,
+	err = mr_ref_in(qp_td(qp), first->rw.rkey, qp->pd, qp, first->rw.raddr + resp->got, len,
 		IBV_ACCESS_REMOTE_WRITE, true, &ref, &ptr);
 	if (err < 0)
 		return err;
@@ -433,7 +433,7 @@ static void serve_read(struct soft_qp *qp, const struct vsd_req *head)
 		int err = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ ? 0 : -EACCES;
 
 		if (!err)
-			err = mr_ref(head->rw.rkey, qp->pd, qp, head->rw.raddr, head->total,
+			err = mr_ref_in(qp_td(qp), head->rw.rkey, qp->pd, qp, head->rw.raddr, head->total,
 				IBV_ACCESS_REMOTE_READ, true, &ref, &ptr);
 		if (err < 0) {
 			responder_nak(qp, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);

@@ -32,7 +32,7 @@ static int copy_piece(struct soft_qp *qp, const struct ibv_sge *sge, uint64_t at
 {
 	struct mr_ref ref;
 	void *ptr;
-	int err = mr_ref(sge->lkey, qp->pd, NULL, sge->addr + at, n, access, false, &ref, &ptr);
+	int err = mr_ref_in(qp_td(qp), sge->lkey, qp->pd, NULL, sge->addr + at, n, access, false, &ref, &ptr);
 
 	if (err < 0)
 		return err;
@@ -94,7 +94,7 @@ int sge_check(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uns
 
 		if (!sge[i].length)
 			continue;
-		int err = mr_ref(sge[i].lkey, qp->pd, NULL, sge[i].addr, sge[i].length, access, false,
+		int err = mr_ref_in(qp_td(qp), sge[i].lkey, qp->pd, NULL, sge[i].addr, sge[i].length, access, false,
 			&ref, &ptr);
 
 		if (err < 0)

@@ -49,6 +49,7 @@ struct td_word {
 	unsigned wires;		 /* that have their bit in it */
 	_Atomic uint64_t cold;
 	uint64_t then; /* set at the last tick */
+	int hazard;    /* slot of the pair's that the domain keeps, -1: none */
 };
 
 struct soft_td {

@@ -38,7 +38,7 @@ bool td_wire_room(struct soft_td *td, struct wire *wire)
 		td->words = words;
 		td->n_words = i + 1;
 	}
-	td->words[i] = (struct td_word){ .pair = wire->pair, .index = wire->index / 64 };
+	td->words[i] = (struct td_word){ .pair = wire->pair, .index = wire->index / 64, .hazard = -1 };
 	return true;
 }
 
@@ -84,8 +84,10 @@ void td_wire_remove(struct wire *wire)
 
 		if (atomic_fetch_and(&word->cold, ~bit_of(wire)) & bit_of(wire))
 			td->n_cold--;
-		if (--word->wires == 0)
+		if (--word->wires == 0) {
+			pair_hazard_give_back(wire->pair, word->hazard);
 			word->pair = NULL;
+		}
 	}
 	hot_remove(&td->hot, wire);
 	watch_remove(td, wire);
@@ -129,7 +131,7 @@ void td_wire_cool(struct soft_td *td, struct wire *wire)
 		return;
 	if (wire->pair->segment)
 		ready_set(wire);
-	td_again(td, wire->qp);
+	td_again(td, atomic_load(&wire->qp));
 }
 
 static bool serve_cold(struct soft_td *td)

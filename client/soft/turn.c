@@ -16,36 +16,44 @@ static bool serves(int state)
 	       state == IBV_QPS_SQE;
 }
 
-void qp_publish_sq(struct soft_qp *qp)
+/* Publishes what was done to both sides of the wire, or to the one whose lock is held, with one notice at most. */
+static void publish(struct soft_qp *qp, bool sq, bool rq)
 {
 	struct requester *req = &qp->priv->req;
+	struct responder *resp = &qp->priv->resp;
 	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
+	bool notify = false, took = false;
 
 	if (!wire)
 		return;
-	if (req->resp_dirty)
-		wire_resp_ack(wire);
-	if (req->notify)
+	if (rq) {
+		if (resp->dirty)
+			wire_ack(wire, resp->done);
+		took = resp->dirty;
+		notify = resp->notify;
+		resp->dirty = resp->notify = false;
+	}
+	if (sq) {
+		if (req->resp_dirty)
+			wire_resp_ack(wire);
+		took |= req->resp_dirty;
+		notify |= req->notify;
+		req->resp_dirty = req->notify = false;
+	}
+	if (notify)
 		wire_notify(wire);
-	else if (req->resp_dirty)
+	else if (took)
 		wire_notify_space(wire);
-	req->resp_dirty = req->notify = false;
+}
+
+void qp_publish_sq(struct soft_qp *qp)
+{
+	publish(qp, true, false);
 }
 
 void qp_publish_rq(struct soft_qp *qp)
 {
-	struct responder *resp = &qp->priv->resp;
-	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
-
-	if (!wire)
-		return;
-	if (resp->dirty)
-		wire_ack(wire, resp->done);
-	if (resp->notify)
-		wire_notify(wire);
-	else if (resp->dirty)
-		wire_notify_space(wire);
-	resp->dirty = resp->notify = false;
+	publish(qp, false, true);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -170,11 +178,7 @@ bool qp_turn(struct soft_qp *qp)
 		did |= requester_timers(qp, rt_now());
 	did |= requester_push(qp);
 	deadlines(qp, wire);
-	if (wire) {
-		/* What is acknowledged is published before the QP closes its half. */
-		qp_publish_rq(qp);
-		qp_publish_sq(qp);
-	}
+	publish(qp, true, true); /* what is acknowledged, before the QP closes its half */
 	qp_settle(qp, true);
 	sq_check_drained(qp);
 	qp_timer_update(qp);

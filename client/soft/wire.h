@@ -64,7 +64,7 @@ struct wire {
 	unsigned far;	    /* the side whose pools it reads */
 	struct lane_out req_out, resp_out;
 	struct lane_in req_in, resp_in;
-	struct soft_qp *qp; /* NULL: datagram wire */
+	_Atomic(struct soft_qp *) qp; /* NULL: datagram wire */
 	/* private to the runtime */
 	_Atomic uint64_t seen_state; /* the peer's half state at the last wire_look() */
 	_Atomic uint64_t seen_acked; /* theirs->acked at the last wire_acked() */
@@ -145,6 +145,11 @@ void pair_forget_waiter(struct soft_qp *qp);
 /* Takes a slot and stores (key, peer qpn) with a full barrier; NULL when all are taken: use the lane. */
 struct vsd_hazard *pair_hazard_enter(struct pair *pair, uint32_t key, uint32_t peer_qpn);
 void pair_hazard_leave(struct pair *pair, struct vsd_hazard *hazard);
+/* The same for who runs an engine on a wire: its thread domain keeps a slot, if there are enough, and needs no other barrier. */
+struct vsd_hazard *wire_hazard_enter(struct wire *wire, uint32_t key);
+void wire_hazard_leave(struct wire *wire, struct vsd_hazard *hazard);
+/* A slot that a domain kept; -1: none. */
+void pair_hazard_give_back(struct pair *pair, int slot);
 /* The owner's side: true when no live peer's slot names this key (key != 0) or QP (qpn != 0). */
 bool pair_hazards_clear(uint32_t key, uint32_t qpn);
 

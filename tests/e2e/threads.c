@@ -4,7 +4,9 @@
  * completions and posts receives again. Every message must arrive exactly once. A plain verbs program; the tsan tier
  * runs it with library and program under ThreadSanitizer.
  *
- *	threads [--one] [--events] THREADS MESSAGES
+ *	threads [--one] [--events] [--domains] THREADS MESSAGES
+ *
+ * With --domains each thread has a thread domain with a QP and a CQ of its own, and MESSAGES are those of each thread.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -23,7 +25,7 @@
 
 #include "tests/lib/cancel.h"
 
-enum { DEPTH = 128, SIZE = 512, RECV = 1 << 30 };
+enum { DEPTH = 128, SIZE = 512, RECV = 1 << 30, THREADS = 64 };
 
 struct address {
 	uint32_t qpn, lid;
@@ -32,6 +34,8 @@ struct address {
 struct end {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
+	struct ibv_td *td;
+	struct ibv_pd *parent; /* with the thread domain */
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
 	struct ibv_qp *qp;
@@ -60,7 +64,31 @@ static void post_recv(struct end *e, unsigned slot)
 		fail("ibv_post_recv");
 }
 
-static void end_open(struct end *e, unsigned messages, bool events)
+/* A parent domain with a thread domain, and a CQ of that. */
+static struct ibv_cq *domain_open(struct end *e)
+{
+	struct ibv_td_init_attr td = { 0 };
+	struct ibv_parent_domain_init_attr parent = { .pd = e->pd };
+	struct ibv_cq_init_attr_ex cq = {
+		.cqe = 4 * DEPTH,
+		.channel = e->channel,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD,
+		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+	};
+
+	e->td = ibv_alloc_td(e->ctx, &td);
+	parent.td = e->td;
+	e->parent = e->td ? ibv_alloc_parent_domain(e->ctx, &parent) : NULL;
+	if (!e->parent)
+		fail("ibv_alloc_parent_domain");
+	cq.parent_domain = e->parent;
+
+	struct ibv_cq_ex *made = ibv_create_cq_ex(e->ctx, &cq);
+
+	return made ? ibv_cq_ex_to_cq(made) : NULL;
+}
+
+static void end_open(struct end *e, unsigned messages, bool events, bool domain)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_port_attr port;
@@ -80,13 +108,15 @@ static void end_open(struct end *e, unsigned messages, bool events)
 	e->seen = calloc(messages, 1);
 	if (events && e->pd && !(e->channel = ibv_create_comp_channel(e->ctx)))
 		fail("ibv_create_comp_channel");
-	e->cq = e->pd ? ibv_create_cq(e->ctx, 4 * DEPTH, NULL, e->channel, 0) : NULL;
+	if (!e->pd)
+		fail("ibv_alloc_pd");
+	e->cq = domain ? domain_open(e) : ibv_create_cq(e->ctx, 4 * DEPTH, NULL, e->channel, 0);
 	e->mr = e->cq ? ibv_reg_mr(e->pd, e->slots, (size_t)2 * DEPTH * SIZE, IBV_ACCESS_LOCAL_WRITE) : NULL;
 	if (!e->mr || ibv_query_port(e->ctx, 1, &port))
 		fail("set-up");
 	e->lid = port.lid;
 	init.send_cq = init.recv_cq = e->cq;
-	e->qp = ibv_create_qp(e->pd, &init);
+	e->qp = ibv_create_qp(domain ? e->parent : e->pd, &init);
 	if (!e->qp || ibv_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
 		fail("ibv_create_qp");
 	for (unsigned i = 0; i < DEPTH; i++)
@@ -217,7 +247,7 @@ static void *sleeper(void *arg)
 
 static void end_run(struct end *ends, unsigned n, unsigned threads)
 {
-	pthread_t ids[64], sleepers[2];
+	pthread_t ids[THREADS], sleepers[THREADS];
 
 	for (unsigned i = 0; i < n; i++)
 		if (ends[i].channel && pthread_create(&sleepers[i], NULL, sleeper, &ends[i]))
@@ -240,47 +270,55 @@ static void end_close(struct end *e)
 	if (ibv_destroy_qp(e->qp) || ibv_dereg_mr(e->mr))
 		fail("tear-down");
 	/* A cancelled sleeper may have left an event unacknowledged; the process ends with its CQ. */
-	if (!e->channel && (ibv_destroy_cq(e->cq) || ibv_dealloc_pd(e->pd) || ibv_close_device(e->ctx)))
+	if (!e->channel && (ibv_destroy_cq(e->cq) || (e->td && (ibv_dealloc_pd(e->parent) || ibv_dealloc_td(e->td))) ||
+			    ibv_dealloc_pd(e->pd) || ibv_close_device(e->ctx)))
 		fail("tear-down");
 	free(e->slots);
 	free((void *)e->seen);
 }
 
-static int one(unsigned threads, unsigned messages, bool events)
+static int one(unsigned threads, unsigned messages, bool events, bool domains)
 {
-	static struct end ends[2];
+	static struct end ends[THREADS];
+	unsigned n = domains ? threads & ~1u : 2;
 
-	for (unsigned i = 0; i < 2; i++)
-		end_open(&ends[i], messages, events);
-	for (unsigned i = 0; i < 2; i++)
-		end_connect(&ends[i], (struct address){ ends[1 - i].qp->qp_num, ends[1 - i].lid });
-	end_run(ends, 2, threads);
-	end_close(&ends[0]);
-	end_close(&ends[1]);
+	for (unsigned i = 0; i < n; i++)
+		end_open(&ends[i], messages, events, domains);
+	for (unsigned i = 0; i < n; i++)
+		end_connect(&ends[i], (struct address){ ends[i ^ 1].qp->qp_num, ends[i ^ 1].lid });
+	end_run(ends, n, domains ? n : threads);
+	for (unsigned i = 0; i < n; i++)
+		end_close(&ends[i]);
 	return 0;
 }
 
-static int side(int sock, unsigned threads, unsigned messages, bool events)
+static int side(int sock, unsigned threads, unsigned messages, bool events, bool domains)
 {
-	static struct end e;
-	struct address mine, peer = { 0 };
+	static struct end ends[THREADS];
+	unsigned n = domains ? threads : 1;
 	char byte = 0;
 
-	end_open(&e, messages, events);
-	mine = (struct address){ e.qp->qp_num, e.lid };
-	if (send(sock, &mine, sizeof(mine), 0) != sizeof(mine) || recv(sock, &peer, sizeof(peer), 0) != sizeof(peer))
-		fail("exchange");
-	end_connect(&e, peer);
-	end_run(&e, 1, threads);
+	for (unsigned i = 0; i < n; i++) {
+		struct address mine, peer = { 0 };
+
+		end_open(&ends[i], messages, events, domains);
+		mine = (struct address){ ends[i].qp->qp_num, ends[i].lid };
+		if (send(sock, &mine, sizeof(mine), 0) != sizeof(mine) ||
+		    recv(sock, &peer, sizeof(peer), 0) != sizeof(peer))
+			fail("exchange");
+		end_connect(&ends[i], peer);
+	}
+	end_run(ends, n, threads);
 	if (send(sock, &byte, 1, 0) != 1 || recv(sock, &byte, 1, 0) != 1)
 		fail("exchange");
-	end_close(&e);
+	for (unsigned i = 0; i < n; i++)
+		end_close(&ends[i]);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	bool single = false, events = false;
+	bool single = false, events = false, domains = false;
 	int i = 1, sockets[2], status;
 
 	/* A sanitizer starts its symbolizer with our environment, and that program cannot load an instrumented library. */
@@ -288,21 +326,22 @@ int main(int argc, char **argv)
 	for (; i < argc && argv[i][0] == '-'; i++) {
 		single |= strcmp(argv[i], "--one") == 0;
 		events |= strcmp(argv[i], "--events") == 0;
+		domains |= strcmp(argv[i], "--domains") == 0;
 	}
 	if (argc - i != 2)
 		return 2;
 	unsigned threads = (unsigned)atoi(argv[i]), messages = (unsigned)atoi(argv[i + 1]);
 
-	if (threads > 64)
+	if (threads > THREADS)
 		return 2;
 	if (single)
-		return one(threads, messages, events);
+		return one(threads, messages, events, domains);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets))
 		fail("socketpair");
 	pid_t child = fork();
 	if (child == 0)
-		exit(side(sockets[1], threads, messages, events));
-	int mine = side(sockets[0], threads, messages, events);
+		exit(side(sockets[1], threads, messages, events, domains));
+	int mine = side(sockets[0], threads, messages, events, domains);
 	if (waitpid(child, &status, 0) != child)
 		fail("waitpid");
 	return mine || status;

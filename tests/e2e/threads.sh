@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Many threads on one QP and one CQ, without thread domains: every message exactly once, and no data race under
-# ThreadSanitizer (its reports end a program with status 66).
+# Many threads on one QP and one CQ, and one thread for each of many thread domains: every message exactly once, and no
+# data race under ThreadSanitizer (its reports end a program with status 66).
 # shellcheck source=tests/e2e/lib.bash
 . "$(dirname "$0")/lib.bash"
 need jq
@@ -30,5 +30,7 @@ threads "two processes, 8 threads each" 8 $n
 threads "one process, 8 threads" --one 8 $n
 threads "two processes, 8 threads and one that sleeps in the channel" --events 8 $n
 threads "one process, 8 threads and two that sleep" --one --events 8 $n
+threads "two processes, 8 thread domains each, a thread for each" --domains 8 $((n / 4))
+threads "one process, 8 thread domains that talk to each other" --one --domains 8 $((n / 4))
 tap_run "the daemon has no object left" until_true 20 daemon_empty
 tap_done
