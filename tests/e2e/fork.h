@@ -44,9 +44,9 @@ void things_inert(struct things *t);
 /* The control verbs of those: a child of vfork is told apart there. */
 void things_inert_control(struct things *t);
 
-/* Whether the page at @at is not there in children, and how many mappings this process has. */
+/* Whether the page at @at is not there in children, and how many mappings [base, base + size) is in. */
 bool page_out(const void *at);
-unsigned mappings(void);
+unsigned mappings(const uint8_t *base, size_t size);
 /* The child ends well, within a time that only a deadlock reaches. */
 void child_ends(pid_t pid);
 void child_limit(void);

@@ -82,7 +82,11 @@ void things_use(struct things *t, uint8_t byte)
 	};
 
 	memset(t->memory, byte, MEMORY / 2);
-	NEED(end_work(&t->end, &work) == IBV_WC_SUCCESS);
+	enum ibv_wc_status status = end_work(&t->end, &work);
+
+	if (status)
+		fprintf(stderr, "a write ended with: %s\n", ibv_wc_status_str(status));
+	NEED(status == IBV_WC_SUCCESS);
 	NEED(memcmp(t->memory, t->memory + MEMORY / 2, MEMORY / 2) == 0);
 }
 
@@ -319,15 +323,17 @@ bool page_out(const void *at)
 	return out;
 }
 
-unsigned mappings(void)
+unsigned mappings(const uint8_t *base, size_t size)
 {
 	FILE *file = fopen("/proc/self/maps", "re");
+	uintptr_t from, to;
+	char line[1024];
 	unsigned n = 0;
-	int c;
 
 	NEED(file);
-	while ((c = getc(file)) != EOF)
-		n += c == '\n';
+	while (fgets(line, sizeof(line), file))
+		n += sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) == 2 && from < (uintptr_t)base + size &&
+		     to > (uintptr_t)base;
 	fclose(file);
 	return n;
 }
