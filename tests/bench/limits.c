@@ -3,8 +3,9 @@
  * What the machine itself can do, measured in the run that measures us: a polled flag going back and forth between two
  * processes, memcpy, and a SOCK_SEQPACKET round trip with one fd in the answer. Prints "name<tab>value<tab>unit".
  *
- *	limits flag|memcpy|seqpacket
+ *	limits flag|memcpy|seqpacket|mutex
  */
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -145,16 +146,32 @@ static int seqpacket(void)
 	return 0;
 }
 
+static int mutex(void)
+{
+	enum { ROUNDS = 20000000 };
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	uint64_t start = 0;
+
+	for (int i = 0; i < 2 * ROUNDS; i++) {
+		if (i == ROUNDS)
+			start = now();
+		pthread_mutex_lock(&lock);
+		pthread_mutex_unlock(&lock);
+	}
+	printf("mutex\t%.2f\tns\n", (double)(now() - start) / ROUNDS);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		int (*run)(void);
-	} pieces[] = { { "flag", flag }, { "memcpy", copy }, { "seqpacket", seqpacket } };
+	} pieces[] = { { "flag", flag }, { "memcpy", copy }, { "seqpacket", seqpacket }, { "mutex", mutex } };
 
 	for (size_t i = 0; argc == 2 && i < sizeof(pieces) / sizeof(pieces[0]); i++)
 		if (strcmp(argv[1], pieces[i].name) == 0)
 			return pieces[i].run();
-	fprintf(stderr, "usage: limits flag|memcpy|seqpacket\n");
+	fprintf(stderr, "usage: limits flag|memcpy|seqpacket|mutex\n");
 	return 2;
 }

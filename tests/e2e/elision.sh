@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Objects under a thread domain take no lock: 10,000 posts and completions each way, counted by a program that stands
+# before the functions that lock. The same program without a domain counts locks in every round.
+# shellcheck source=tests/e2e/lib.bash
+. "$(dirname "$0")/lib.bash"
+need jq
+[ -x "$VERBSD_BUILD/tests/e2e/elision" ] || { echo "Bail out! no $VERBSD_BUILD/tests/e2e/elision"; exit 1; }
+daemon_start
+
+elision()
+{
+	(client_for 100 "$VERBSD_BUILD/tests/e2e/elision" "$@" >"$work/out/elision" 2>&1)
+}
+
+elision --domain 2000
+status=$?
+sed 's/^/# /' "$work/out/elision"
+tap_run "no lock in 10,000 posts and completions each way" [ $status = 0 ]
+
+elision 3
+status=$?
+sed 's/^/# /' "$work/out/elision"
+tap_run "without a domain the same program counts locks in every round" \
+	eval "[ $status = 3 ] && [ \"\$(grep -cE 'clean 0 of 3.locks [1-9]' '$work/out/elision')\" = 2 ]"
+tap_run "the daemon has no object left" until_true 20 daemon_empty
+tap_done
