@@ -200,7 +200,7 @@ static int side(int sock, bool domain, unsigned rounds, const char *name)
 	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
 		sched_setaffinity(0, sizeof(set), &set);
 #endif
-	struct address mine = open_end(domain), peer;
+	struct address mine = open_end(domain), peer = { 0 };
 	unsigned clean = 0, n = 0;
 	uint64_t best = UINT64_MAX, last;
 
