@@ -104,6 +104,8 @@ static int send_wire(struct process *process, const struct notice *notice, const
 	event.peer_rq_psn = end->peer_rq_psn;
 	event.peer = wire->segment ? wire->segment->pair->ids[!notice->side] : process->id;
 	event.side = notice->side;
+	event.has_resets = wire->kind != WIRE_DGRAM;
+	event.resets = end->resets;
 	return send_event(process, VSD__OP__EV_WIRE, &event.base, NULL);
 }
 

@@ -247,6 +247,7 @@ int qp_modify(struct attachment *attachment, uint32_t handle, const struct qp_ch
 	if (change->sq_psn)
 		qp->sq_psn = *change->sq_psn;
 	if (!qp_state_connected(qp->state)) {
+		qp->resets += qp->state == QP_RESET;
 		qp_leave(qp);
 		return 0;
 	}

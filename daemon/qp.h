@@ -42,6 +42,7 @@ struct qp {
 	enum qp_state state;
 	struct qp_dest dest;
 	uint32_t sq_psn;
+	uint32_t resets; /* to RESET, so often */
 	struct process *process; /* NULL: killed */
 	struct wire *wire;       /* NULL: none; unused by UD */
 };

@@ -143,6 +143,7 @@ static void set_end(struct wire *wire, unsigned side, struct qp *qp, const struc
 {
 	wire->ends[side].process = qp->process;
 	wire->ends[side].qpn = qp->attr.qpn;
+	wire->ends[side].resets = qp->resets;
 	wire->ends[side].peer_qpn = peer->attr.qpn;
 	wire->ends[side].peer_rq_psn = peer->dest.rq_psn;
 }

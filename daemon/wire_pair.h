@@ -34,7 +34,7 @@ struct wire_end {
 	struct qp *qp;           /* NULL: left, or a datagram wire */
 	struct notice notice;
 	struct charge charge;
-	uint32_t qpn, peer_qpn, peer_rq_psn;
+	uint32_t qpn, peer_qpn, peer_rq_psn, resets;
 	bool released;
 };
 

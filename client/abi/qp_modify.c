@@ -175,6 +175,8 @@ static int modify_down(struct soft_qp *qp, int to, struct ibv_qp_attr *attr, int
 	if (r < 0)
 		return r;
 	r = daemon_modify(qp, to, attr, mask);
+	if (r == 0 && to == IBV_QPS_RESET)
+		qp->resets++;
 	return r == -ENOTCONN ? 0 : r;
 }
 

@@ -168,6 +168,7 @@ static struct wire *wire_new(struct pair *pair, const Vsd__EvWire *event, uint8_
 	wire->local_qpn = event->local_qpn;
 	wire->peer_qpn = event->peer_qpn;
 	wire->peer_rq_psn = event->peer_rq_psn;
+	wire->resets = event->has_resets ? (int64_t)event->resets : -1;
 	wire->mine = (void *)mine;
 	wire->theirs = (void *)theirs;
 	if (!lane_init(&wire->req_out, &wire->req_in, mine + req, theirs + req, event->req_slots) ||

@@ -246,8 +246,14 @@ void soft_qp_kickoff(struct soft_qp *qp)
 	qp_release(qp, held);
 }
 
+/*
+ * A wire that the daemon made before this QP was reset is of its last connection, though its peer may be the same: what
+ * is sent there does not reach the peer's QP as it is now.
+ */
 static bool wants_wire(const struct soft_qp *qp, int state, const struct wire *wire)
 {
+	if (wire->resets >= 0 && wire->resets != atomic_load(&qp->resets))
+		return false;
 	switch (state) {
 	case IBV_QPS_INIT: /* the daemon was told of RTR, this side applies it in a moment */
 		return true;

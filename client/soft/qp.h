@@ -35,6 +35,7 @@ struct soft_qp {
 	struct ibv_qp_init_attr_ex init;
 	struct ibv_qp_attr attr; /* as last modified; qp_state is the truth under both locks */
 	_Atomic int state;	 /* enum ibv_qp_state */
+	_Atomic uint32_t resets; /* that the daemon was told of */
 	_Atomic(struct wire *) wire;
 	/* rt.c */
 	struct soft_qp *run_next;

@@ -58,6 +58,7 @@ struct wire {
 	bool peer_closed; /* it said CLOSED, or the daemon said so: requests are not answered any more */
 	bool broken;	  /* the peer wrote nonsense, or is dead */
 	uint32_t local_qpn, peer_qpn, peer_rq_psn;
+	int64_t resets; /* of the local QP when the daemon made the wire; -1: it does not say */
 	struct vsd_half *mine;
 	const struct vsd_half *theirs;
 	_Atomic(struct wire *) other; /* loopback: the other end */

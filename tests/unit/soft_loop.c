@@ -294,7 +294,7 @@ void loop_rts(struct soft_qp *qp, const struct loop_options *options)
 }
 
 static void wire_event(struct loop *loop, struct soft_qp *qp, struct soft_qp *peer, uint32_t slots,
-	unsigned side)
+	unsigned side, uint32_t resets)
 {
 	Vsd__EvWire event = VSD__EV_WIRE__INIT;
 
@@ -306,16 +306,25 @@ static void wire_event(struct loop *loop, struct soft_qp *qp, struct soft_qp *pe
 	event.req_slots = event.resp_slots = slots;
 	event.peer = PEER;
 	event.side = side;
+	event.has_resets = true;
+	event.resets = resets;
 	ck_assert(fake_event(loop->events, VSD__OP__EV_WIRE, &event.base));
 }
 
 void loop_wire(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots)
 {
-	wire_event(loop, a, b, slots, 0);
-	wire_event(loop, b, a, slots, 1);
+	wire_event(loop, a, b, slots, 0, a->resets);
+	wire_event(loop, b, a, slots, 1, b->resets);
 	loop->wires++;
 	while (!atomic_load(&a->wire) || !atomic_load(&b->wire))
 		sched_yield();
+}
+
+void loop_wire_late(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots)
+{
+	wire_event(loop, a, b, slots, 0, a->resets - 1);
+	wire_event(loop, b, a, slots, 1, b->resets - 1);
+	loop->wires++;
 }
 
 void loop_datagram_wire(struct loop *loop, uint32_t slots, bool both)

@@ -78,6 +78,8 @@ void loop_rtr(struct soft_qp *qp, uint32_t dest, const struct loop_options *opti
 void loop_rts(struct soft_qp *qp, const struct loop_options *options);
 /* Sends the wire to both ends and waits until they have it. */
 void loop_wire(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots);
+/* Sends one of their last connection, which they are not to take. */
+void loop_wire_late(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots);
 /* A datagram wire to LOOP_PEER, which is this process too when @both. */
 void loop_datagram_wire(struct loop *loop, uint32_t slots, bool both);
 /* All of it: both RTS, with a wire of @slots slots. */

@@ -354,6 +354,40 @@ START_TEST(wrs_wait_for_the_wire)
 }
 END_TEST
 
+static void up_to(struct soft_qp *qp, const struct soft_qp *peer, int from_state, int to_state)
+{
+	if (from_state < IBV_QPS_INIT && to_state >= IBV_QPS_INIT)
+		loop_state(qp, IBV_QPS_INIT);
+	if (from_state < IBV_QPS_RTR && to_state >= IBV_QPS_RTR)
+		loop_rtr(qp, peer->v.qp.qp_num, &options);
+	if (from_state < IBV_QPS_RTS && to_state >= IBV_QPS_RTS)
+		loop_rts(qp, &options);
+}
+
+/* Reset and joined anew before the word of the last wire came: it is of a connection that both have left. */
+START_TEST(a_wire_of_the_last_connection_is_refused)
+{
+	pair_up(0);
+	for (unsigned i = 0; i < 2; i++) {
+		loop_state(i ? b : a, IBV_QPS_RESET);
+		(i ? b : a)->resets++;
+		up_to(i ? b : a, i ? a : b, IBV_QPS_RESET, _i);
+	}
+	loop_wire_late(&loop, a, b, 16);
+	up_to(a, b, _i, IBV_QPS_RTS);
+	up_to(b, a, _i, IBV_QPS_RTS);
+	ck_assert_int_eq(send_one(1, 8), 0);
+	loop_recv(b, 10, to_mr, to, 8);
+	for (int i = 0; i < 1000; i++)
+		ck_assert(nothing(send_cq));
+	loop_wire(&loop, a, b, 16);
+	ck_assert_uint_eq(atomic_load(&a->wire)->index, 1);
+	ck_assert_uint_eq(atomic_load(&b->wire)->index, 1);
+	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
+	loop_expect(recv_cq, 10, IBV_WC_SUCCESS);
+}
+END_TEST
+
 START_TEST(a_wrong_psn_is_a_peer_that_is_not_there)
 {
 	options.timeout = 1;
@@ -593,6 +627,7 @@ static void add_tests(TCase *tcase, bool domain)
 	tcase_add_test(tcase, no_peer_is_retry_exceeded_after_the_timeout);
 	tcase_add_test(tcase, a_closed_peer_is_retry_exceeded_once_something_waits);
 	tcase_add_test(tcase, wrs_wait_for_the_wire);
+	tcase_add_loop_test(tcase, a_wire_of_the_last_connection_is_refused, IBV_QPS_RESET, IBV_QPS_RTS + 1);
 	tcase_add_test(tcase, a_wrong_psn_is_a_peer_that_is_not_there);
 	tcase_add_test(tcase, fence_waits_for_reads);
 	tcase_add_test(tcase, drained_sqd_says_so);

@@ -242,6 +242,26 @@ START_TEST(reset_tells_the_other_end_only)
 }
 END_TEST
 
+/* A QP that is joined while its process resets it can tell which connection a wire is of. */
+START_TEST(wires_say_how_often_their_qp_was_reset)
+{
+	Vsd__EvWire wa, wb;
+
+	join_qps(&wa, &wb);
+	ck_assert(wa.has_resets && wb.has_resets);
+	ck_assert_uint_eq(wa.resets + wb.resets, 0);
+	for (unsigned i = 1; i < 4; i++) {
+		/* One end goes by the error state, and stays there for the daemon's part. */
+		ck_assert_int_eq(client_qp_state(&a, qa, 6), 0);
+		ck_assert_int_eq(client_qp_state(&a, qa, 0), 0);
+		expect_gone(&b);
+		ck_assert_int_eq(client_qp_connect(&a, qa, b.qpn, 1), 0);
+		ck_assert_uint_eq(expect_wire(&a).resets, i);
+		ck_assert_uint_eq(expect_wire(&b).resets, 0);
+	}
+}
+END_TEST
+
 START_TEST(destroy_tells_the_other_end)
 {
 	Vsd__EvWire wa, wb;
@@ -555,6 +575,7 @@ int main(void)
 	tcase_add_loop_test(tcase, gid_must_match_when_given, 0, 2);
 	tcase_add_loop_test(tcase, reset_tells_the_other_end_only, RESET, RESET + 1);
 	tcase_add_loop_test(tcase, reset_tells_the_other_end_only, ERR, ERR + 1);
+	tcase_add_test(tcase, wires_say_how_often_their_qp_was_reset);
 	tcase_add_test(tcase, destroy_tells_the_other_end);
 	tcase_add_test(tcase, memory_is_used_again_after_both_released);
 	tcase_add_test(tcase, release_of_what_is_not_ours_is_refused);
