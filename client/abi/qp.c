@@ -137,7 +137,8 @@ static void users_count(struct soft_qp *qp, bool up)
 	unsigned by = up ? 1 : -1u;
 
 	qp->send_cq->users += by;
-	qp->recv_cq->users += by;
+	if (qp->recv_cq != qp->send_cq)
+		qp->recv_cq->users += by;
 	if (qp->srq)
 		qp->srq->users += by;
 	if (up)
