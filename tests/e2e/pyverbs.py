@@ -12,6 +12,7 @@ import re
 import resource
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,40 @@ class Result(unittest.TestResult):
 suite = unittest.defaultTestLoader.loadTestsFromNames(["tests." + name for name in wanted])
 suite.run(Result())
 """
+
+
+class HugePages:
+    """While the suite runs, the host has huge pages for the tests that need them, if it lets us. Put back at the end."""
+
+    PATH = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    WANTED = 64
+
+    def number(self):
+        try:
+            with open(self.PATH) as file:
+                return int(file.read())
+        except OSError:
+            return 0
+
+    def set(self, number):
+        try:
+            with open(self.PATH, "w") as file:
+                file.write(str(number))
+        except OSError:
+            pass  # not root, a read-only /sys: the tests are skipped, and say why
+
+    def __enter__(self):
+        self.before = self.number()
+        if self.before < self.WANTED:
+            self.set(self.WANTED)
+        self.during = self.number()
+        if self.during < self.WANTED:
+            print(f"# {self.during} huge pages, not {self.WANTED}: their tests may be skipped")
+        return self
+
+    def __exit__(self, *_):
+        if self.during != self.before and self.number() == self.during:
+            self.set(self.before)
 
 
 class Tap:
@@ -169,6 +204,7 @@ def main():
     if subprocess.run([PYTHON, "-I", "-c", "import pyverbs.device"], capture_output=True).returncode:
         print("1..0 # SKIP no pyverbs (Debian: python3-pyverbs)")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = tempfile.mkdtemp(prefix="verbsd-pyverbs.")
     os.chmod(folder, 0o755)
     daemon = None
@@ -177,8 +213,9 @@ def main():
         modules = suite_copy(folder)
         daemon, socket = daemon_start(folder)
         start = time.monotonic()
-        for name in sys.argv[1:] or modules:
-            run(folder, [name], environment(socket), tap)
+        with HugePages():
+            for name in sys.argv[1:] or modules:
+                run(folder, [name], environment(socket), tap)
         if daemon.poll() is not None:
             tap.case("fail", "the daemon is there still", f"status {daemon.returncode}: " +
                      open(os.path.join(folder, "daemon.log")).read()[-800:])

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.." || exit 99
 . tests/lib/tap.bash
 
 pages=$(find doc -name '*.[1-8]' -o -name '*.[1-8].in' | sort)
-for page in verbsd.8 verbsctl.1 verbsd.conf.5 verbsd.7 libverbsd.3; do
+for page in verbsd.8 verbsctl.1 verbsd.conf.5 verbsd.7 verbsd-parent-domain.7 libverbsd.3; do
 	if grep -qE "/${page//./\\.}(\.in)?$" <<<"$pages"; then
 		tap_ok "$page is there"
 	else
