@@ -141,7 +141,7 @@ char *control_in_use(uint32_t context, Vsd__ObjectType type, uint32_t handle)
 	request.type = type;
 	request.handle = handle;
 	if (control_call(VSD__OP__OP_IN_USE, &request.base, &vsd__in_use_reply__descriptor, &reply,
-		    NULL) == 0)
+		    NULL) == 0 && reply)
 		by = strdup(((Vsd__InUseReply *)reply)->by);
 	protobuf_c_message_free_unpacked(reply, NULL);
 	return by;
