@@ -6,6 +6,7 @@
 #include "client/control/conn.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/sock.h"
@@ -47,38 +48,73 @@ static int answer_receive(uint16_t op, struct frame_header *header, struct fdlis
 	}
 }
 
+/*
+ * The daemon has done what it answers: to have no memory for its answer would be the end of the session. So some is
+ * set aside before the request is sent, more than a message takes, and given back when it is needed. Under conn.lock.
+ */
+#define RESERVE 16384
+
+static void *reserve;
+
+static int reserve_make(void)
+{
+	if (!reserve)
+		reserve = malloc(RESERVE);
+	return reserve ? 0 : -ENOMEM;
+}
+
+static int answer_unpack(const ProtobufCMessageDescriptor *type, const struct frame_header *header,
+	ProtobufCMessage **reply)
+{
+	const uint8_t *body = answer + sizeof(*header);
+	int r = frame_unpack_heap(type, body, header->length, reply);
+
+	if (r == 0)
+		return 0;
+	free(reserve);
+	reserve = NULL;
+	return frame_unpack_heap(type, body, header->length, reply);
+}
+
+static int exchange(uint16_t op, const ProtobufCMessage *request, struct frame_header *header,
+	struct fdlist *fds)
+{
+	int r = request_send(op, request);
+
+	if (r == -EMSGSIZE)
+		return r;
+	if (r == 0)
+		r = answer_receive(op, header, fds);
+	if (r < 0 && r != -EMFILE) {
+		conn_drop(strerror(-r));
+		return -ENOTCONN;
+	}
+	return r;
+}
+
 int control_exchange(uint16_t op, const ProtobufCMessage *request,
 	const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply, struct fdlist *fds)
 {
 	struct fdlist own = FDLIST_NULL, *list = fds ? fds : &own;
 	struct frame_header header;
+	int r = 0;
 
-	if (type)
+	if (type) {
 		*reply = NULL;
-
-	int r = request_send(op, request);
-
-	if (r == -EMSGSIZE)
+		r = reserve_make();
+	}
+	if (r == 0)
+		r = exchange(op, request, &header, list);
+	if (r < 0 && r != -EMFILE)
 		return r;
-	if (r < 0) {
-		conn_drop(strerror(-r));
-		return -ENOTCONN;
-	}
-	r = answer_receive(op, &header, list);
-	if (r < 0 && r != -EMFILE) {
-		conn_drop(strerror(-r));
-		return -ENOTCONN;
-	}
 	if (list == &own)
 		fdlist_deinit(list);
-	if (header.status)
-		return -header.status;
 	/* With -EMFILE the daemon has done it, but fds are lost: the message tells the caller what to undo. */
-	if (r < 0 && !fds)
+	if (r == -EMFILE && !fds)
 		r = 0;
-	if (!type)
-		return r;
-	if (frame_unpack_heap(type, answer + sizeof(header), header.length, reply) < 0) {
+	if (header.status || !type)
+		return header.status ? -header.status : r;
+	if (answer_unpack(type, &header, reply) < 0) {
 		fdlist_deinit(list);
 		conn_drop("an answer that is none");
 		return -ENOTCONN;
