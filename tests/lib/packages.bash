@@ -14,7 +14,7 @@ packages_tier()
 	case $1 in
 	lint) echo g++ clang clang-tidy cppcheck shellcheck mandoc libibverbs1 bash-completion systemd ;;
 	unit) echo check spin xz-utils ;;
-	e2e) echo check jq ibverbs-utils perftest qperf rdma-core python3 python3-pyverbs iproute2 procps util-linux
+	e2e) echo check jq ibverbs-utils perftest qperf rdma-core python3 python3-pyverbs iproute2 procps util-linux \
 		ucx-utils libfabric-bin ;;
 	asan) echo check jq clang llvm libclang-rt-14-dev rdma-core python3 python3-pyverbs util-linux ;;
 	tsan) echo check jq clang llvm libclang-rt-14-dev util-linux ;;
