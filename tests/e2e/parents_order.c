@@ -186,7 +186,10 @@ static bool permute(enum type *order, unsigned n)
 	return true;
 }
 
-/* The next legal order, by the alphabet; false: that was the last. What comes behind a wrong place does not matter: the rest is put in falling order, so that all of it is passed over. */
+/*
+ * The next legal order, by the alphabet; false: that was the last. What comes behind a wrong place does not matter: the
+ * rest is put in falling order, so that all of it is passed over.
+ */
 static bool order_next(const struct world *shape, enum type *order, unsigned n)
 {
 	unsigned wrong;

@@ -155,7 +155,7 @@ static void mr_make(struct run *run, unsigned i, uint8_t *addr, size_t length, u
 	mr->pd = &f.pd;
 	mr->key = (i + 1) << 8 | 0x5a;
 	mr->mr.lkey = mr->mr.rkey = mr->key;
-	mr->mr.addr = addr;
+	mr->mr.addr = mr->mem = addr;
 	mr->mr.length = length;
 	/* Remote addresses that an input can name, wherever the heap is. Our own SGEs name the local one by its address. */
 	mr->iova = addr == f.local ? (uintptr_t)addr : 0x10000 * (i + 1);
