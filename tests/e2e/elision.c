@@ -7,6 +7,7 @@
  * the locks of the last round, and nanoseconds a message.
  *
  *	elision [--domain] ROUNDS
+ *	elision [--domain] --mark ROUNDS	breakpoints around each post of one side, for barriers.c; few messages
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,9 +25,10 @@
 
 #include <infiniband/verbs.h>
 
-enum { DEPTH = 16, ROUND = 1000, WARM_UP = 2000, CLEAN = 10 };
+enum { DEPTH = 16, ROUND = 1000, WARM_UP = 2000, CLEAN = 10, MARKED = 200 };
 
 static __thread uint64_t locks;
+static bool marks;
 
 #ifndef ELISION_NO_COUNT
 #define COUNTED(name)                                                          \
@@ -55,6 +57,12 @@ static struct {
 	struct ibv_mr *mr;
 	uint64_t words[2];
 } e;
+
+#ifdef __x86_64__
+#define MARK() __asm__ volatile("int3" ::: "memory")
+#else
+#define MARK() ((void)0)
+#endif
 
 static void fail(const char *what)
 {
@@ -151,7 +159,11 @@ static void post_send(void)
 	struct ibv_send_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
 				  .send_flags = IBV_SEND_SIGNALED }, *bad;
 
+	if (marks)
+		MARK();
 	errno = ibv_post_send(e.qp, &wr, &bad);
+	if (marks)
+		MARK();
 	if (errno)
 		fail("ibv_post_send");
 }
@@ -190,7 +202,7 @@ static bool agree(int sock, bool more)
 	return mine || theirs;
 }
 
-static int side(int sock, bool domain, unsigned rounds, const char *name)
+static int side(int sock, bool domain, bool mark, unsigned rounds, const char *name)
 {
 #ifdef ELISION_NO_COUNT /* a benchmark: each side has a processor */
 	cpu_set_t set;
@@ -211,6 +223,11 @@ static int side(int sock, bool domain, unsigned rounds, const char *name)
 		post_recv();
 	agree(sock, false);
 	messages(WARM_UP);
+	if (mark) {
+		marks = *name == 'a';
+		messages(MARKED);
+		return 0;
+	}
 	do {
 		uint64_t start = now(), took;
 
@@ -232,10 +249,11 @@ static int side(int sock, bool domain, unsigned rounds, const char *name)
 
 int main(int argc, char **argv)
 {
-	bool domain = argc == 3 && strcmp(argv[1], "--domain") == 0;
+	bool domain = argc > 1 && strcmp(argv[1], "--domain") == 0;
+	bool mark = argc > 1 + domain && strcmp(argv[1 + domain], "--mark") == 0;
 	int sockets[2], status;
 
-	if (argc != 2 + domain)
+	if (argc != 2 + domain + mark)
 		return 2;
 
 	unsigned rounds = (unsigned)atoi(argv[argc - 1]);
@@ -246,9 +264,9 @@ int main(int argc, char **argv)
 	pid_t child = fork();
 
 	if (child == 0)
-		exit(side(sockets[1], domain, rounds, "b"));
+		exit(side(sockets[1], domain, mark, rounds, "b"));
 
-	int mine = side(sockets[0], domain, rounds, "a");
+	int mine = side(sockets[0], domain, mark, rounds, "a");
 
 	if (waitpid(child, &status, 0) != child)
 		fail("waitpid");
