@@ -45,5 +45,24 @@ else
 	barriers --mark 1
 	tap_run "without a domain there are more" [ "${least:-0}" -gt 1 ]
 fi
+# F2: nobody runs out of thread domains.
+mkfifo "$work/out/end"
+chmod 666 "$work/out/end"
+(client_for 200 "$VERBSD_BUILD/tests/e2e/crowd" 64 128 <"$work/out/end" >"$work/out/crowd" 2>&1) &
+crowd=$!
+pids+=("$crowd")
+exec 7>"$work/out/end"
+crowd_says()
+{
+	grep -q '^ready$' "$work/out/crowd" || is_gone $crowd
+}
+until_true 120 crowd_says
+tap_run "64 clients have 128 thread domains each" \
+	jq -e '.td | length == 64 * 128' <("$verbsctl" --socket "$socket" list td --json)
+exec 7>&-
+wait $crowd
+status=$?
+tap_run "and give them back" [ $status = 0 ]
+[ $status = 0 ] || sed 's/^/# /' "$work/out/crowd" | head -n 20
 tap_run "the daemon has no object left" until_true 20 daemon_empty
 tap_done
