@@ -350,6 +350,9 @@ static uint64_t patience(const struct soft_qp *qp)
 	 */
 	if (wire && atomic_load(&wire->pair->dead) && wire_has_parted(wire) && (!ns || ns > QP_PARTED_NS))
 		ns = QP_PARTED_NS;
+	/* Both ends may be connected and their wire still on its way: time alone must not break that. */
+	else if (ns && ns < QP_LINK_NS && (!wire || (!wire_is_open(wire) && !wire_is_closed(wire))))
+		ns = QP_LINK_NS;
 	return ns;
 }
 

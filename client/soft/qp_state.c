@@ -116,11 +116,13 @@ int qp_wait_initiators(struct soft_qp *qp)
 void sq_flush(struct soft_qp *qp)
 {
 	struct requester *req = &qp->priv->req;
+	bool first = true;
 
-	for (; req->una != req->head; req->una++) {
+	/* Whatever else is wrong with those behind the one that failed, they are flushed. */
+	for (; req->una != req->head; req->una++, first = false) {
 		const struct swqe *w = swqe_at(req, req->una);
 
-		requester_cqe(qp, w, w->state == SWQE_FAILED ? w->status : IBV_WC_WR_FLUSH_ERR);
+		requester_cqe(qp, w, first && w->state == SWQE_FAILED ? w->status : IBV_WC_WR_FLUSH_ERR);
 	}
 	req->tx = req->started = req->ackpos = req->rsp = req->head;
 	req->rd_out = 0;
