@@ -198,6 +198,8 @@ struct ibv_cq_ex *abi_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_a
 int abi_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 struct ibv_qp *abi_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr);
 struct ibv_srq *abi_create_srq_ex(struct ibv_context *ctx, struct ibv_srq_init_attr_ex *attr);
+int abi_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *sge,
+	uint32_t n);
 struct ibv_mw *abi_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int abi_dealloc_mw(struct ibv_mw *mw);
 

@@ -55,6 +55,7 @@ static void slots_fill(struct verbs_context *v)
 	v->reg_dm_mr = abi_reg_dm_mr;
 	v->alloc_dm = abi_alloc_dm;
 	v->free_dm = abi_free_dm;
+	v->advise_mr = abi_advise_mr;
 	v->alloc_null_mr = abi_alloc_null_mr;
 	v->alloc_parent_domain = abi_alloc_parent_domain;
 	v->dealloc_td = abi_dealloc_td;

@@ -55,7 +55,8 @@ int abi_range_check(const void *addr, size_t length, uint64_t iova, unsigned acc
 	/* An atomic is aligned by its iova; the CPU goes by the address. */
 	if (iova && ((uintptr_t)addr & page) != (iova & page))
 		return -EINVAL;
-	return mr_probe(addr, length, access & IBV_ACCESS_LOCAL_WRITE);
+	/* What is paged on demand need not be there, now or ever. */
+	return access & IBV_ACCESS_ON_DEMAND ? 0 : mr_probe(addr, length, access & IBV_ACCESS_LOCAL_WRITE);
 }
 
 static int daemon_reg(struct soft_mr *mr)
@@ -147,8 +148,11 @@ struct ibv_mr *abi_reg_mr(
 	if (access & IBV_ACCESS_ZERO_BASED)
 		iova = 0;
 
-	int r = abi_access_check(access);
+	bool implicit = access & IBV_ACCESS_ON_DEMAND && !addr && length == SIZE_MAX;
+	int r = abi_access_check(access & ~(unsigned)IBV_ACCESS_ON_DEMAND);
 
+	if (implicit && (iova || access & (IBV_ACCESS_HUGETLB | IBV_ACCESS_MW_BIND)))
+		r = -EINVAL; /* addresses are the program's own, and pages of any size */
 	if (r == 0)
 		r = abi_range_check(addr, length, iova, access);
 	if (r < 0)
@@ -160,7 +164,7 @@ struct ibv_mr *abi_reg_mr(
 		return abi_null(ENOMEM);
 	mr->iova = iova;
 	r = abi_mr_register(mr);
-	if (r == 0)
+	if (r == 0 && !(access & IBV_ACCESS_ON_DEMAND))
 		dontfork_take(&mr->fork, addr, length);
 	return mr_result(mr, r);
 }

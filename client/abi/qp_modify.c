@@ -14,7 +14,7 @@
 #define RETRY_MAX    7
 #define ACCESS_KNOWN                                                                              \
 	((unsigned)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |   \
-		    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND))
+		    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND))
 
 struct check {
 	int bit;

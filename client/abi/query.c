@@ -77,6 +77,18 @@ VERBS_API int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *at
 	return 0;
 }
 
+/* All that there is: nothing is pinned. */
+#define ODP_SENDS (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV)
+
+static const struct ibv_odp_caps odp_caps = {
+	.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+	.per_transport_caps = {
+		.rc_odp_caps = ODP_SENDS | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+		.uc_odp_caps = ODP_SENDS | IBV_ODP_SUPPORT_WRITE,
+		.ud_odp_caps = ODP_SENDS,
+	},
+};
+
 int abi_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *input,
 	struct ibv_device_attr_ex *attr, size_t size)
 {
@@ -90,6 +102,7 @@ int abi_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_
 	full.completion_timestamp_mask = UINT64_MAX;
 	full.hca_core_clock = CLOCK_KHZ;
 	full.max_dm_size = soft_context_of(c)->info->has_max_dm_size ? soft_context_of(c)->info->max_dm_size : 0;
+	full.odp_caps = odp_caps;
 	full.device_cap_flags_ex = full.orig_attr.device_cap_flags | DEVICE_ATOMIC_WRITE;
 	full.phys_port_cnt_ex = full.orig_attr.phys_port_cnt;
 	memset(attr, 0, size);

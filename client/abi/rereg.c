@@ -25,11 +25,16 @@ struct rereg {
 /* @to has the new access; what it is zero-based by follows. */
 static int access_change(struct soft_mr *to, unsigned access)
 {
-	bool was_zero = to->access & IBV_ACCESS_ZERO_BASED;
+	unsigned was = to->access;
+	bool was_zero = was & IBV_ACCESS_ZERO_BASED;
 
 	to->access = access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
 
-	int r = abi_access_check(to->access);
+	/* On-demand regions stay what they are, and others do not become one. */
+	if ((to->access ^ was) & IBV_ACCESS_ON_DEMAND)
+		return -EINVAL;
+
+	int r = abi_access_check(to->access & ~(unsigned)IBV_ACCESS_ON_DEMAND);
 
 	if (r < 0)
 		return r;

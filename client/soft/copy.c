@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "client/soft/mr.h"
 #include "client/soft/rt.h"
 
 /* How many of @n bytes to @dst go last: the aligned eight that end the range, or what the end has of an unaligned one. */
@@ -73,34 +74,61 @@ static int copy_guarded(void *to, const void *from, size_t n, bool write)
 	return 0;
 }
 
-int copy_to_program(void *dst, const void *src, size_t n)
+static int to_guarded(void *dst, const void *src, size_t n)
 {
-	if (n == 0)
-		return 0;
-	if (!rt_in_progress_thread()) {
-		copy_ordered(dst, src, n);
-		return 0;
-	}
-
 	size_t tail = tail_of(dst, n);
 	int r = copy_guarded(dst, src, n - tail, true);
 
-	if (r == 0)
-		r = copy_guarded((uint8_t *)dst + n - tail, (const uint8_t *)src + n - tail, tail, true);
-	if (r == -ENOSYS) { /* a sandbox that forbids the call: the manual says what a stale region does then */
-		copy_ordered(dst, src, n);
-		return 0;
+	return r < 0 ? r
+		     : copy_guarded((uint8_t *)dst + n - tail, (const uint8_t *)src + n - tail, tail, true);
+}
+
+/* Where a sandbox forbids the call, only the progress thread's word for it is missing: the manual says what that means. */
+int copy_to_program(void *dst, const void *src, size_t n)
+{
+	if (n && rt_in_progress_thread()) {
+		int r = to_guarded(dst, src, n);
+
+		if (r != -ENOSYS)
+			return r;
 	}
-	return r;
+	copy_ordered(dst, src, n);
+	return 0;
 }
 
 int copy_from_program(void *dst, const void *src, size_t n)
 {
-	int r = n && rt_in_progress_thread() ? copy_guarded(dst, src, n, false) : -ENOSYS;
+	if (n && rt_in_progress_thread()) {
+		int r = copy_guarded(dst, src, n, false);
 
-	if (r == -ENOSYS) {
-		memcpy(dst, src, n);
-		r = 0;
+		if (r != -ENOSYS)
+			return r;
 	}
-	return r;
+	memcpy(dst, src, n);
+	return 0;
+}
+
+/* Here it is looked first whether memory is there, which is nearly as good. */
+int copy_to_paged(void *dst, const void *src, size_t n)
+{
+	int r = n ? to_guarded(dst, src, n) : 0;
+
+	if (r != -ENOSYS)
+		return r;
+	if (mr_probe(dst, n, true) < 0 || mr_probe(src, n, false) < 0)
+		return -EFAULT;
+	copy_ordered(dst, src, n);
+	return 0;
+}
+
+int copy_from_paged(void *dst, const void *src, size_t n)
+{
+	int r = n ? copy_guarded(dst, src, n, false) : 0;
+
+	if (r != -ENOSYS)
+		return r;
+	if (mr_probe(src, n, false) < 0)
+		return -EFAULT;
+	memcpy(dst, src, n);
+	return 0;
 }

@@ -11,6 +11,9 @@
 
 int copy_to_program(void *dst, const void *src, size_t n);
 int copy_from_program(void *dst, const void *src, size_t n);
+/* The same of memory that may not be there (on-demand paging): so in whatever thread, at the price of a system call. */
+int copy_to_paged(void *dst, const void *src, size_t n);
+int copy_from_paged(void *dst, const void *src, size_t n);
 /* The plain copy with the rule about the last bytes. */
 void copy_ordered(void *dst, const void *src, size_t n);
 

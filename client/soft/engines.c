@@ -148,7 +148,8 @@ static enum engine_result direct_in_peer(struct soft_qp *qp, struct soft_qp *pee
 		return ENGINE_NO;
 	enum engine_result result = ENGINE_NO;
 
-	if (ref.mr && ref.mr->null)
+	/* What need not be there is its owner's to reach. */
+	if (ref.mr && (ref.mr->null || mr_is_paged(&ref)))
 		;
 	else if (is_atomic(w))
 		result = run_atomic(qp, w, ptr);

@@ -165,7 +165,7 @@ static int mr_check(const struct soft_mr *mr, uint32_t key, const struct soft_pd
 		return -EACCES;
 	if (!within(addr, length, mr->iova, mr->mr.length))
 		return -ERANGE;
-	*ptr = mr->mem + (addr - mr->iova);
+	*ptr = (void *)((uintptr_t)mr->mem + (addr - mr->iova)); /* of an implicit region mem is NULL */
 	return 0;
 }
 

@@ -99,6 +99,17 @@ int mr_ref_in(struct soft_td *td, uint32_t key, const struct soft_pd *pd, const 
 	      uint64_t length, unsigned access, bool remote, struct mr_ref *ref, void **ptr);
 void mr_unref(struct mr_ref *ref);
 
+/* Its memory need not be there: it is reached by copy_to_paged() and its like. */
+static inline bool mr_is_paged(const struct mr_ref *ref)
+{
+	return ref->mr && ref->mr->access & IBV_ACCESS_ON_DEMAND;
+}
+
+/* ibv_advise_mr() of one SGE: what its page says is an error, as a negative errno. */
+int mr_advise_check(const struct soft_pd *pd, const struct ibv_sge *sge, bool write);
+/* Pages in what mr_advise_check() let pass; @wait: and waits for that. -EFAULT: no memory there. */
+int mr_prefetch(const struct ibv_sge *sge, bool write, bool wait);
+
 /* Windows: bind (length 0: unbind), invalidate by key. */
 int mw_open(struct soft_mw *mw);
 int mw_close(struct soft_mw *mw);

@@ -23,7 +23,9 @@ static int read_piece(struct soft_qp *qp, const struct read_stream *s, void *buf
 	err = mr_ref_in(qp_td(qp), s->rkey, qp->pd, qp, s->raddr + s->off, n, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr);
 	if (err < 0)
 		return err;
-	if (!ref.mr || !ref.mr->null)
+	if (mr_is_paged(&ref))
+		err = copy_from_paged(buf, ptr, n);
+	else if (!ref.mr || !ref.mr->null)
 		err = copy_from_program(buf, ptr, n);
 	else
 		memset(buf, 0, n);
@@ -125,12 +127,12 @@ int atomic_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req *he
 		responder_nak(qp, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 		return 1;
 	}
-	/* The progress thread must not fault on a page that the program unmapped. */
+	/* The progress thread must not fault on a page that the program unmapped, nor anybody on one that need not be. */
 	if (ref.mr && ref.mr->null)
 		rc = 0;
 	else if ((uintptr_t)ptr & 7) /* of a window whose addresses start at 0 */
 		rc = -EINVAL;
-	else if (rt_in_progress_thread() && mr_probe(ptr, 8, true) < 0)
+	else if ((mr_is_paged(&ref) || rt_in_progress_thread()) && mr_probe(ptr, 8, true) < 0)
 		rc = -EFAULT;
 	else
 		answer.value = atomic_apply(ptr, head->op,

@@ -324,13 +324,13 @@ static bool begin(struct soft_qp *qp, const struct vsd_req *head)
 }
 
 /* One store, whoever makes it; the progress thread must not fault on a page that the program unmapped. */
-static int store_word(void *ptr, const void *payload)
+static int store_word(void *ptr, const void *payload, bool paged)
 {
 	uint64_t word;
 
 	if ((uintptr_t)ptr & 7) /* of a window whose addresses start at 0 */
 		return -EINVAL;
-	if (rt_in_progress_thread() && mr_probe(ptr, 8, true) < 0)
+	if ((paged || rt_in_progress_thread()) && mr_probe(ptr, 8, true) < 0)
 		return -EFAULT;
 	memcpy(&word, payload, 8);
 	__atomic_store_n((uint64_t *)ptr, word, __ATOMIC_RELEASE);
@@ -353,7 +353,9 @@ static int place_write(struct soft_qp *qp, const struct vsd_req *first, const vo
 	if (ref.mr && ref.mr->null)
 		err = 0;
 	else if (first->op == VSD_REQ_ATOMIC_WRITE)
-		err = store_word(ptr, payload);
+		err = store_word(ptr, payload, mr_is_paged(&ref));
+	else if (mr_is_paged(&ref))
+		err = copy_to_paged(ptr, payload, len);
 	else
 		err = copy_to_program(ptr, payload, len);
 	mr_unref(&ref);

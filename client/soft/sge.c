@@ -10,21 +10,21 @@
 
 #include "client/soft/copy.h"
 
-typedef int copy_fn(void *program, void *buf, size_t n);
+typedef int copy_fn(void *program, void *buf, size_t n, bool paged);
 
-static int copy_in(void *program, void *buf, size_t n)
+static int copy_in(void *program, void *buf, size_t n, bool paged)
 {
-	return copy_from_program(buf, program, n);
+	return paged ? copy_from_paged(buf, program, n) : copy_from_program(buf, program, n);
 }
 
-static int copy_out(void *program, void *buf, size_t n)
+static int copy_out(void *program, void *buf, size_t n, bool paged)
 {
-	return copy_to_program(program, buf, n);
+	return paged ? copy_to_paged(program, buf, n) : copy_to_program(program, buf, n);
 }
 
-static int copy_across(void *program, void *buf, size_t n)
+static int copy_across(void *program, void *buf, size_t n, bool paged)
 {
-	return copy_to_program(buf, program, n);
+	return paged ? copy_to_paged(buf, program, n) : copy_to_program(buf, program, n);
 }
 
 static int copy_piece(struct soft_qp *qp, const struct ibv_sge *sge, uint64_t at, void *buf, size_t n,
@@ -37,7 +37,7 @@ static int copy_piece(struct soft_qp *qp, const struct ibv_sge *sge, uint64_t at
 	if (err < 0)
 		return err;
 	if (!ref.mr || !ref.mr->null)
-		err = copy(ptr, buf, n);
+		err = copy(ptr, buf, n, mr_is_paged(&ref));
 	else if (copy != copy_out)
 		memset(buf, 0, n); /* reads of a null region give zeros, writes are dropped */
 	mr_unref(&ref);

@@ -48,6 +48,13 @@ for size in 1 265 4096 65536 8388608; do
 	pair "ibv_rc_pingpong -N -c -e $size bytes" "ibv_rc_pingpong -p %P -N -c -e -s $size -n $n" \
 		"ibv_rc_pingpong -p %P -N -c -e -s $size -n $n 127.0.0.1"
 done
+for size in 1 265 4096 65536 8388608; do
+	n=$(iterations "$size")
+	for option in -o "-o -P" -O "-O -P" "-o -N -c -e"; do
+		pair "ibv_rc_pingpong $option $size bytes: on-demand paging" "ibv_rc_pingpong -p %P $option -s $size -n $n" \
+			"ibv_rc_pingpong -p %P $option -s $size -n $n 127.0.0.1"
+	done
+done
 pair "ibv_rc_pingpong -g 0: global addressing" "ibv_rc_pingpong -p %P -g 0 -n $small" \
 	"ibv_rc_pingpong -p %P -g 0 -n $small 127.0.0.1"
 pair "ibv_uc_pingpong -c" "ibv_uc_pingpong -p %P -c -n $small" "ibv_uc_pingpong -p %P -c -n $small 127.0.0.1"

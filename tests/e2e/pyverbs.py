@@ -97,9 +97,11 @@ class HugePages:
 class Tap:
     def __init__(self):
         self.n = {"pass": 0, "fail": 0, "skip": 0}
+        self.no_huge = 0  # skipped because the host has no huge pages for us
 
     def case(self, what, name, text=""):
         self.n[what] += 1
+        self.no_huge += what == "skip" and "huge pages" in text.lower()
         mark = "not ok" if what == "fail" else "ok"
         skip = f" # SKIP {text or 'no reason given'}" if what == "skip" else ""
         print(f"{mark} {sum(self.n.values())} - {name}{skip}", flush=True)
@@ -228,7 +230,7 @@ def main():
     n = dict(tap.n)  # of the suite alone
     if not sys.argv[1:]:
         with open(os.path.join(HERE, "pyverbs.expected")) as file:
-            expected = int(re.search(r"^passed (\d+)$", file.read(), re.M).group(1))
+            expected = int(re.search(r"^passed (\d+)$", file.read(), re.M).group(1)) - tap.no_huge
         enough = n["pass"] >= expected
         tap.case("pass" if enough else "fail", f"no fewer than {expected} pass", f"only {n['pass']} did")
     print(f"# pyverbs: {n['pass']} passed, {n['fail']} failed, {n['skip']} skipped in {seconds:.0f} s")
