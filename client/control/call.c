@@ -83,8 +83,11 @@ static int exchange(uint16_t op, const ProtobufCMessage *request, struct frame_h
 
 	if (r == -EMSGSIZE)
 		return r;
-	if (r == 0)
-		r = answer_receive(op, header, fds);
+	if (r < 0) {
+		conn_drop(strerror(-r));
+		return -ENOTCONN;
+	}
+	r = answer_receive(op, header, fds);
 	if (r < 0 && r != -EMFILE) {
 		conn_drop(strerror(-r));
 		return -ENOTCONN;
@@ -96,7 +99,7 @@ int control_exchange(uint16_t op, const ProtobufCMessage *request,
 	const ProtobufCMessageDescriptor *type, ProtobufCMessage **reply, struct fdlist *fds)
 {
 	struct fdlist own = FDLIST_NULL, *list = fds ? fds : &own;
-	struct frame_header header;
+	struct frame_header header = { .status = 0 };
 	int r = 0;
 
 	if (type) {
