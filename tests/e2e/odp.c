@@ -384,8 +384,11 @@ static void advice_refused(int argc, char **argv)
 	RETURNS(ibv_advise_mr(s.pd, WRITING, WAITING, sges, 2), 0);
 	NEED(resident(at) == 3);
 	RETURNS(ibv_dealloc_mw(mw), 0);
+
+	uint32_t stale = mr->lkey;
+
 	RETURNS(ibv_dereg_mr(mr), 0);
-	RETURNS(advise(s.pd, READING, WAITING, at, 64, mr->lkey), EFAULT);
+	RETURNS(advise(s.pd, READING, WAITING, at, 64, stale), EFAULT);
 	RETURNS(ibv_dereg_mr(away), 0);
 	RETURNS(ibv_dereg_mr(reading), 0);
 	RETURNS(ibv_dealloc_pd(other), 0);

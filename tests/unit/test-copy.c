@@ -2,8 +2,11 @@
 /*
  * Copies: every length and alignment, and that nothing beyond the range is touched.
  */
+#include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "client/soft/copy.h"
 #include "tests/lib/harness.h"
@@ -13,7 +16,12 @@ enum { ROOM = 160, MAX = 100 };
 static const struct {
 	const char *name;
 	int (*copy)(void *dst, const void *src, size_t n);
-} copies[] = { { "to program", copy_to_program }, { "from program", copy_from_program } };
+} copies[] = {
+	{ "to program", copy_to_program },
+	{ "from program", copy_from_program },
+	{ "to paged", copy_to_paged },
+	{ "from paged", copy_from_paged },
+};
 
 static void check(int (*copy)(void *dst, const void *src, size_t n), size_t n, size_t to, size_t from)
 {
@@ -44,12 +52,37 @@ START_TEST(nothing_is_copied_from_nowhere)
 }
 END_TEST
 
+/* On-demand memory may be absent, of one page or of the next. */
+START_TEST(what_is_not_there_is_an_error)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), buf[64] = { 0 };
+
+	ck_assert_ptr_ne(at, MAP_FAILED);
+	ck_assert_int_eq(munmap(at + page, page), 0);
+	ck_assert_int_eq(copy_to_paged(at + page - 64, buf, 64), 0);
+	ck_assert_int_eq(copy_from_paged(buf, at + page - 64, 64), 0);
+	ck_assert_int_eq(copy_to_paged(at + page - 32, buf, 64), -EFAULT);
+	ck_assert_int_eq(copy_from_paged(buf, at + page - 32, 64), -EFAULT);
+	ck_assert_int_eq(copy_to_paged(at + page, buf, 1), -EFAULT);
+	ck_assert_int_eq(copy_from_paged(buf, at + page, 1), -EFAULT);
+	ck_assert_int_eq(copy_to_paged(buf, at + page - 32, 64), -EFAULT);
+	ck_assert_int_eq(mprotect(at, page, PROT_READ), 0);
+	ck_assert_int_eq(copy_to_paged(at, buf, 8), -EFAULT);
+	ck_assert_int_eq(copy_from_paged(buf, at, 8), 0);
+	ck_assert_int_eq(copy_to_paged(NULL, NULL, 0), 0);
+	ck_assert_int_eq(copy_from_paged(NULL, NULL, 0), 0);
+	munmap(at, page);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("copy");
 	TCase *t = harness_tcase(suite, "copy");
 
 	tcase_add_loop_test(t, every_length_and_alignment, 0, sizeof(copies) / sizeof(copies[0]));
+	tcase_add_test(t, what_is_not_there_is_an_error);
 	tcase_add_test(t, nothing_is_copied_from_nowhere);
 	return harness_run(suite);
 }
