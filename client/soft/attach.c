@@ -151,6 +151,15 @@ static void wire_free(struct wire *wire)
 	free(wire);
 }
 
+/* The other end may look already: whatever it sees there before the state says so it takes for nothing. */
+static void half_clear(uint8_t *half, size_t size)
+{
+	_Atomic uint64_t *words = (void *)half;
+
+	for (size_t i = 0; i < size / sizeof(*words); i++)
+		atomic_store_explicit(&words[i], 0, memory_order_relaxed);
+}
+
 static struct wire *wire_new(struct pair *pair, const Vsd__EvWire *event, uint8_t *base)
 {
 	struct wire *wire = calloc(1, sizeof(*wire));
@@ -176,7 +185,7 @@ static struct wire *wire_new(struct pair *pair, const Vsd__EvWire *event, uint8_
 		wire_free(wire);
 		return NULL;
 	}
-	memset(mine, 0, half);
+	half_clear(mine, half);
 	atomic_store_explicit(&wire->mine->state, (uint64_t)wire->gen << 2 | VSD_HALF_OPEN, memory_order_release);
 	return wire;
 }
