@@ -363,7 +363,7 @@ static void unlinked_deadline(struct soft_qp *qp, uint64_t now)
 
 	if (!qp_is_rc(qp)) {
 		if (!req->lost_at)
-			req->lost_at = now + QP_LOST_NS;
+			req->lost_at = now + (atomic_load(&qp->wire) ? QP_LOST_NS : QP_LINK_NS);
 	} else if (ns && (!req->retry_at || req->retry_at > now + ns)) {
 		req->retry_at = now + ns;
 	}

@@ -24,7 +24,7 @@
 #define QP_GRH		40u
 #define QP_FLUSH_NS	1000000ull   /* between two looks at initiators that must leave first */
 #define QP_BUSY_NS	10000000000ull /* how long a verb waits for them */
-#define QP_LOST_NS	100000000ull /* a datagram, or a UC message without a wire, is dropped after this */
+#define QP_LOST_NS	100000000ull /* a datagram, or a UC message whose wire closed, is dropped after this */
 #define QP_LINK_NS	1000000000ull /* a wire that both ends wait for is there after this */
 #define QP_PARTED_NS	500000000ull /* a request to a peer that closed and then ended fails after this at the latest */
 
