@@ -6,6 +6,7 @@
 #include "client/abi/abi.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,16 @@ struct lie {
 };
 
 static struct fake_daemon fake;
-static struct lie lie;
+static struct lie lie;	/* as the test wants it: changed by CHANGE() */
+static struct lie told; /* the daemon's copy, for one request */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define CHANGE(what)                          \
+	do {                                  \
+		pthread_mutex_lock(&lock);    \
+		what;                         \
+		pthread_mutex_unlock(&lock);  \
+	} while (0)
 static int events = -1, kick = -1;
 static _Atomic unsigned made, destroyed, unpersisted;
 static uint32_t next_key = 0x7000;
@@ -111,8 +121,8 @@ static bool context(int fd, const struct frame_header *header)
 
 static void lie_fds(struct fdlist *fds)
 {
-	for (int i = 0; i < lie.fds; i++)
-		fdlist_consume(fds, lie.file ? file_new(lie.file, lie.seals) : open("/dev/null", O_RDWR | O_CLOEXEC));
+	for (int i = 0; i < told.fds; i++)
+		fdlist_consume(fds, told.file ? file_new(told.file, told.seals) : open("/dev/null", O_RDWR | O_CLOEXEC));
 }
 
 static bool region(int fd, const struct frame_header *header)
@@ -121,9 +131,9 @@ static bool region(int fd, const struct frame_header *header)
 	struct fdlist fds = FDLIST_NULL;
 
 	reply.handle = 100 + made++;
-	reply.key = lie.key ? lie.key : (next_key++ << 8);
+	reply.key = told.key ? told.key : (next_key++ << 8);
 	reply.iova = BASE;
-	reply.size = lie.size;
+	reply.size = told.size;
 	reply.access = IBV_ACCESS_LOCAL_WRITE;
 	reply.region = made;
 	reply.created = true;
@@ -138,7 +148,7 @@ static bool device_memory(int fd, const struct frame_header *header)
 
 	reply.handle = 100 + made++;
 	reply.length = SIZE;
-	reply.size = lie.size;
+	reply.size = told.size;
 	lie_fds(&fds);
 	return reply_fds(fd, header, &reply.base, &fds);
 }
@@ -175,6 +185,9 @@ static bool device_list(int fd, const struct frame_header *header)
 
 static bool handle(struct fake_daemon *f, int fd, const struct frame_header *header, const void *body)
 {
+	pthread_mutex_lock(&lock);
+	told = lie;
+	pthread_mutex_unlock(&lock);
 	(void)f;
 	(void)body;
 	switch (header->opcode) {
@@ -199,8 +212,8 @@ static bool handle(struct fake_daemon *f, int fd, const struct frame_header *hea
 	default:
 		break;
 	}
-	if (lie.status)
-		return fake_reply(fd, header, lie.status, NULL, NULL);
+	if (told.status)
+		return fake_reply(fd, header, told.status, NULL, NULL);
 	if (header->opcode == VSD__OP__OP_DM_ALLOC || header->opcode == VSD__OP__OP_DM_IMPORT)
 		return device_memory(fd, header);
 	if (header->opcode == VSD__OP__OP_REGION_EXPORT) {
@@ -246,7 +259,7 @@ static void setup(void)
 
 	real_open();
 	harness_fds_setup();
-	lie = truth;
+	CHANGE(lie = truth);
 	made = destroyed = unpersisted = 0;
 	fake_start(&fake, handle);
 	list = ibv_get_device_list(NULL);
@@ -334,14 +347,14 @@ static void refused(struct ibv_mr *(*way)(void), const char *what, int want)
 START_TEST(what_is_wrong_with_an_answer_is_undone)
 {
 	for (int i = 0; i < N_LIES; i++) {
-		lie = lies[i];
+		CHANGE(lie = lies[i]);
 		refused(ways[_i], lie.what, lie.want);
 	}
 	/* A key that is in use here. */
-	lie = truth;
-	lie.key = first->rkey;
+	CHANGE(lie = truth);
+	CHANGE(lie.key = first->rkey);
 	refused(ways[_i], "a key in use", EEXIST);
-	lie = truth;
+	CHANGE(lie = truth);
 
 	struct ibv_mr *mr = ways[_i]();
 
@@ -366,7 +379,7 @@ END_TEST
 START_TEST(a_capability_is_one_fd)
 {
 	for (int n = 0; n < 3; n++) {
-		lie.fds = n;
+		CHANGE(lie.fds = n);
 
 		int fd = verbsd_export_mr_fd(first, 0);
 
@@ -376,8 +389,8 @@ START_TEST(a_capability_is_one_fd)
 		else
 			ck_assert_int_eq(errno, EPROTO);
 	}
-	lie.fds = 1;
-	lie.status = EACCES;
+	CHANGE(lie.fds = 1);
+	CHANGE(lie.status = EACCES);
 	ck_assert_int_eq(verbsd_export_mr_fd(first, 0), -1);
 	ck_assert_int_eq(errno, EACCES);
 	ck_assert_int_eq(verbsd_export_mr(first, "name", 0), EACCES);
@@ -390,14 +403,14 @@ START_TEST(device_memory_is_checked)
 	struct ibv_alloc_dm_attr dm_attr = { .length = SIZE };
 
 	for (int i = 0; i < N_LIES; i++) {
-		lie = lies[i];
+		CHANGE(lie = lies[i]);
 		errno = 0;
 		ck_assert_msg(!ibv_alloc_dm(ctx, &dm_attr), "%s", lie.what);
 		ck_assert_msg(errno == lie.want, "%s: %s", lie.what, strerror(errno));
 		ck_assert_uint_eq(made, destroyed);
 	}
-	lie = truth;
-	lie.size = SIZE - 1; /* less than its length */
+	CHANGE(lie = truth);
+	CHANGE(lie.size = SIZE - 1); /* less than its length */
 	ck_assert_ptr_null(ibv_alloc_dm(ctx, &dm_attr));
 	ck_assert_int_eq(errno, EPROTO);
 	ck_assert_uint_eq(made, destroyed);

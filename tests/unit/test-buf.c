@@ -148,6 +148,7 @@ int main(void)
 	TCase *tcase = harness_tcase(suite, "buf");
 
 	tcase_add_checked_fixture(tcase, setup, NULL);
+	tcase_set_timeout(tcase, 60); /* thousands of buffers, in a sanitizer's allocator too */
 	tcase_add_test(tcase, plain_pds_get_zeroed_memory);
 	tcase_add_loop_test(tcase, the_allocator_is_asked_for_exactly_what_is_needed, BUF_CQ, BUF_SRQ + 1);
 	tcase_add_test(tcase, no_memory_is_no_memory);
