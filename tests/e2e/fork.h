@@ -44,6 +44,14 @@ void things_inert(struct things *t);
 /* The control verbs of those: a child of vfork is told apart there. */
 void things_inert_control(struct things *t);
 
+/* The PD of the case, which it allocates, and regions in it. */
+extern struct ibv_pd *case_pd;
+struct ibv_mr *reg(void *addr, size_t length);
+void dereg(struct ibv_mr *mr);
+/* @n pages that were touched; whether the page of @at is there. */
+uint8_t *pages(unsigned n);
+bool readable(const void *at);
+
 /* Whether the page at @at is not there in children, and how many mappings [base, base + size) is in. */
 bool page_out(const void *at);
 unsigned mappings(const uint8_t *base, size_t size);

@@ -19,40 +19,11 @@
 
 #define HUGE (2u << 20)
 
-static struct ibv_pd *pd;
-
 static void begin(void)
 {
 	struct ibv_context *ctx = end_device();
 
-	NEED(pd = ibv_alloc_pd(ctx));
-}
-
-static struct ibv_mr *reg(void *addr, size_t length)
-{
-	struct ibv_mr *mr = ibv_reg_mr(pd, addr, length, IBV_ACCESS_LOCAL_WRITE);
-
-	NEED(mr);
-	return mr;
-}
-
-static void dereg(struct ibv_mr *mr)
-{
-	NEED(ibv_dereg_mr(mr) == 0);
-}
-
-static uint8_t *pages(unsigned n)
-{
-	uint8_t *mem = mmap(NULL, (size_t)n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	NEED(mem != MAP_FAILED);
-	memset(mem, 1, (size_t)n * PAGE);
-	return mem;
-}
-
-static bool readable(const void *at)
-{
-	return madvise((void *)((uintptr_t)at & ~(uintptr_t)(PAGE - 1)), PAGE, MADV_POPULATE_READ) == 0;
+	NEED(case_pd = ibv_alloc_pd(ctx));
 }
 
 /* --- the library's own --------------------------------------------------------------------------------------------- */

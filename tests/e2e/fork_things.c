@@ -352,3 +352,34 @@ void child_ends(pid_t pid)
 		fprintf(stderr, "a child ended with status 0x%x\n", (unsigned)status);
 	NEED(status == 0);
 }
+
+/* --- memory of a case ---------------------------------------------------------------------------------------------- */
+
+struct ibv_pd *case_pd;
+
+struct ibv_mr *reg(void *addr, size_t length)
+{
+	struct ibv_mr *mr = ibv_reg_mr(case_pd, addr, length, IBV_ACCESS_LOCAL_WRITE);
+
+	NEED(mr);
+	return mr;
+}
+
+void dereg(struct ibv_mr *mr)
+{
+	NEED(ibv_dereg_mr(mr) == 0);
+}
+
+uint8_t *pages(unsigned n)
+{
+	uint8_t *mem = mmap(NULL, (size_t)n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	NEED(mem != MAP_FAILED);
+	memset(mem, 1, (size_t)n * PAGE);
+	return mem;
+}
+
+bool readable(const void *at)
+{
+	return madvise((void *)((uintptr_t)at & ~(uintptr_t)(PAGE - 1)), PAGE, MADV_POPULATE_READ) == 0;
+}
