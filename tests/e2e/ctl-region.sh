@@ -15,21 +15,6 @@ chmod 755 "$work/out/holder"
 mkfifo "$work/out/hold"
 exec 8<>"$work/out/hold" # as long as this script lives, holders wait
 
-# status WANT NAME COMMAND...: passes if the command ends with that status; output in $out and $out.err.
-status()
-{
-	local want=$1 name=$2 got
-	shift 2
-	"$@" >"$out" 2>"$out.err" </dev/null
-	got=$?
-	if [ $got = "$want" ]; then
-		tap_ok "$name"
-	else
-		tap_not_ok "$name" "status $got, not $want: $*" "$(head -n 5 "$out")" "$(head -n 5 "$out.err")"
-		return 1
-	fi
-}
-
 ctl()
 {
 	"$verbsctl" "$@"

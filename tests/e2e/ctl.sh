@@ -15,21 +15,6 @@ export LC_ALL=C.UTF-8
 export TMPDIR=/tmp
 unset XDG_RUNTIME_DIR
 
-# status WANT NAME COMMAND...: passes if the command ends with that status; output in $out and $out.err.
-status()
-{
-	local want=$1 name=$2 got
-	shift 2
-	"$@" >"$out" 2>"$out.err" </dev/null
-	got=$?
-	if [ $got = "$want" ]; then
-		tap_ok "$name"
-	else
-		tap_not_ok "$name" "status $got, not $want: $*" "$(head -n 5 "$out")" "$(head -n 5 "$out.err")"
-		return 1
-	fi
-}
-
 # holds NAME COMMAND...: passes if the command succeeds.
 holds()
 {

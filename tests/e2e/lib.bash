@@ -99,6 +99,22 @@ daemon_answers()
 	[ -S "$socket" ] && "$verbsctl" --socket "$socket" status >/dev/null 2>&1
 }
 
+# status WANT NAME COMMAND...: passes if the command ends with that status; output in $out, which the
+# script sets, and $out.err.
+status()
+{
+	local want=$1 name=$2 got
+	shift 2
+	"$@" >"$out" 2>"$out.err" </dev/null
+	got=$?
+	if [ $got = "$want" ]; then
+		tap_ok "$name"
+	else
+		tap_not_ok "$name" "status $got, not $want: $*" "$(head -n 5 "$out")" "$(head -n 5 "$out.err")"
+		return 1
+	fi
+}
+
 # daemon_stop: by SIGTERM; its exit status.
 daemon_stop()
 {
