@@ -7,8 +7,11 @@
  * they start at `base` of struct verbsd_mr_info in every process, and so does the mapping (mr->addr), unless something
  * else lies there already.
  *
+ * PDs may be a real device's. The region is the same there, but each MR has keys of the device's, and all of its memory
+ * is pinned: by the daemon, where that opened the device for the program.
+ *
  * Functions that return a pointer or an fd return NULL or -1 and set errno; the others return 0 or an errno value. All
- * fail with EOPNOTSUPP for objects that are not verbsd's own, and with ENOTCONN without a daemon.
+ * fail with ENOTCONN without a daemon.
  */
 #ifndef VERBSD_H
 #define VERBSD_H
@@ -20,7 +23,7 @@
 #include <infiniband/verbs.h>
 
 /* The interface of this header: grows with each function added. */
-#define VERBSD_API_VERSION 2
+#define VERBSD_API_VERSION 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -92,6 +95,13 @@ struct verbsd_mr_info {
 int verbsd_query_mr(struct ibv_mr *mr, struct verbsd_mr_info *info);
 /* The regions of the domain: writes at most @n and returns how many there are, or -1 with errno. */
 int verbsd_list_mr(struct ibv_context *context, struct verbsd_mr_info *info, int n);
+
+/*
+ * The PD that the processes of this domain have in common on a real device, whose regions are registered once for all of
+ * them. Given back with ibv_unimport_pd(), and its context with ibv_close_device(). EOPNOTSUPP: the provider cannot import;
+ * EACCES: the daemon's configuration has none for this process.
+ */
+struct ibv_pd *verbsd_domain_pd(struct ibv_device *device);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,7 @@
 #include "daemon/fd.h"
 #include "daemon/inlet.h"
 #include "daemon/log.h"
+#include "daemon/peer.h"
 #include "daemon/refuse.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
@@ -33,7 +34,6 @@
 #define ACCEPT_BUDGET 8
 #define BACKLOG       1024
 #define PAUSE_MS      100
-#define GROUPS_MAX    65536
 
 static void set_accepting(struct server *server, bool on)
 {
@@ -75,25 +75,15 @@ static uint64_t get_pidns(pid_t pid)
 static bool may_connect(const struct server *server, int fd, const struct ucred *ucred)
 {
 	CLEANUP_FREE gid_t *groups = NULL;
-	socklen_t n = 0;
+	unsigned n;
 
 	if (server->private_daemon && (ucred->uid == geteuid() || ucred->uid == 0))
 		return true;
 	if (server->private_daemon && !server->config->connect_users.set &&
 		!server->config->connect_groups.set)
 		return false;
-	/* cppcheck-suppress nullPointer ; asks for the size */
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &n) < 0 && errno == ERANGE &&
-		n <= GROUPS_MAX * sizeof(gid_t))
-		groups = malloc(n + sizeof(gid_t));
-	if (groups) {
-		if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &n) < 0)
-			n = 0;
-		groups[n / sizeof(gid_t)] = ucred->gid;
-		n += sizeof(gid_t);
-		return config_admits(server->config, ucred->uid, groups, n / sizeof(gid_t));
-	}
-	return config_admits(server->config, ucred->uid, &ucred->gid, 1);
+	groups = peer_groups(fd, ucred->gid, &n);
+	return config_admits(server->config, ucred->uid, groups ? groups : &ucred->gid, groups ? n : 1);
 }
 
 static int refused(struct server *server, int error, const struct ucred *ucred, const char *why)

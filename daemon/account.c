@@ -39,6 +39,10 @@ const struct slot_info slot_info[SLOT_N] = {
 	[SLOT_PERSISTENT_BYTES] = { "persistent_bytes",	EDQUOT,	64ull << 30,	BIG },
 	[SLOT_DMS]	      = { "dms",		ENOMEM,	16384,		1 << 20 },
 	[SLOT_DM_BYTES]	      = { "dm_bytes",		ENOMEM,	1ull << 30,	BIG },
+	[SLOT_MCASTS]	      = { "mcasts",		ENOMEM,	65536,		1 << 24 },
+	[SLOT_REAL_CONTEXTS]  = { "real_contexts",	ENOMEM,	4096,		1 << 20 },
+	[SLOT_XRCDS]	      = { "xrcds",		ENOMEM,	16384,		1 << 20 },
+	[SLOT_PINNED_BYTES]   = { "pinned_bytes",	ENOMEM,	64ull << 30,	BIG },
 };
 /* clang-format on */
 

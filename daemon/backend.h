@@ -17,7 +17,8 @@ struct device_attr {
 	uint32_t node_type, transport; /* enum ibv_node_type, ibv_transport_type */
 	uint32_t max_qp, max_qp_wr, max_sge, max_inline;
 	uint32_t max_cq, max_cqe, max_mr, max_pd, max_td, max_parent_domain;
-	uint32_t max_srq, max_srq_wr, max_ah, max_mw, max_rd_atom, max_dm;
+	uint32_t max_srq, max_srq_wr, max_ah, max_mw, max_rd_atom, max_dm, max_xrcd;
+	uint32_t max_mcast_grp, max_mcast_qp_attach, max_total_mcast_qp_attach; /* of a context */
 	uint64_t max_mr_size, max_dm_size;
 	uint32_t max_msg_sz;
 	uint32_t pkey;

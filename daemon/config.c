@@ -27,6 +27,40 @@ void device_default(struct device_config *device, const char *name, unsigned n)
 	device->lid = n + 1;
 }
 
+void grant_default(struct device_grant *grant, const char *name)
+{
+	char why[128];
+
+	memset(grant, 0, sizeof(*grant));
+	strncpy(grant->name, name, CONFIG_NAME_MAX);
+	for (unsigned i = 0; i < n_options; i++) {
+		if (options[i].section == SECTION_GRANT && options[i].def)
+			options[i].apply(&options[i], grant, options[i].def, why, sizeof(why));
+	}
+}
+
+static void grant_free(struct device_grant *grant)
+{
+	free(grant->users.ids);
+	free(grant->groups.ids);
+}
+
+/* Real devices are the group's that the kernel's own packages make for them. Where there is none they are nobody's. */
+static void grant_group_rdma(struct device_grant *grant)
+{
+	char why[128];
+
+	grant_default(grant, "rdma");
+	option_find(SECTION_GRANT, "groups")
+		->apply(option_find(SECTION_GRANT, "groups"), grant, "rdma", why, sizeof(why));
+}
+
+void config_grants_drop(struct config *config)
+{
+	while (config->n_grants > 0)
+		grant_free(&config->grants[--config->n_grants]);
+}
+
 /* As a tmpfs: what no process has to die for must leave room for processes. */
 static uint64_t half_of_memory(void)
 {
@@ -48,12 +82,15 @@ struct config *config_new(void)
 	options_default(config);
 	device_default(&config->devices[0], "soft0", 0);
 	config->n_devices = 1;
+	grant_group_rdma(&config->grants[0]);
+	config->n_grants = 1;
 	return config;
 }
 
 struct config *config_free(struct config *config)
 {
 	if (config) {
+		config_grants_drop(config);
 		free(config->users);
 		free(config->connect_users.ids);
 		free(config->connect_groups.ids);
@@ -81,7 +118,7 @@ void config_limits(const struct config *config, uid_t uid, uint64_t *limit)
 		limit[SLOT_REGIONS] = limit[SLOT_FDS] / 2;
 }
 
-static bool has(const struct id_list *list, uint32_t id)
+bool id_list_has(const struct id_list *list, uint32_t id)
 {
 	if (list->any)
 		return true;
@@ -96,10 +133,10 @@ bool config_admits(const struct config *config, uid_t uid, const gid_t *groups, 
 {
 	if (!config->connect_users.set && !config->connect_groups.set)
 		return true;
-	if (has(&config->connect_users, uid))
+	if (id_list_has(&config->connect_users, uid))
 		return true;
 	for (unsigned i = 0; i < n_groups; i++) {
-		if (has(&config->connect_groups, groups[i]))
+		if (id_list_has(&config->connect_groups, groups[i]))
 			return true;
 	}
 	return false;

@@ -16,10 +16,17 @@
 #define CONFIG_DEVICES_MAX 32
 #define CONFIG_NAME_MAX    63
 #define CONFIG_NETDEV_MAX  15
+#define CONFIG_GRANTS_MAX  32
+#define CONFIG_PATTERNS_MAX 512
 
 enum link_layer {
 	LINK_INFINIBAND = 1, /* IBV_LINK_LAYER_* */
 	LINK_ETHERNET = 2,
+};
+
+enum atomics {
+	ATOMICS_DEVICE = 1, /* IBV_ATOMIC_* */
+	ATOMICS_GLOBAL = 2,
 };
 
 struct device_config {
@@ -28,7 +35,8 @@ struct device_config {
 	uint64_t gid_prefix;
 	uint32_t lid;
 	enum link_layer link_layer;
-	uint32_t mtu; /* bytes */
+	enum atomics atomics; /* what is said of them */
+	uint32_t mtu;	      /* bytes */
 	bool active;
 	char netdev[CONFIG_NETDEV_MAX + 1]; /* of Ethernet: an interface, "auto" or "none" */
 	uint32_t nth_ethernet;		    /* among the devices of that kind */
@@ -48,6 +56,18 @@ struct id_list {
 	bool any; /* "*" */
 };
 
+/* Who may have which real devices, and how. */
+struct device_grant {
+	char name[CONFIG_NAME_MAX + 1];
+	struct id_list users, groups;	   /* either admits */
+	char cgroups[CONFIG_PATTERNS_MAX]; /* patterns, one of which must fit as well; "": any will do */
+	char devices[CONFIG_PATTERNS_MAX]; /* patterns: NAME, or NAME/PORT */
+	uint32_t contexts;		   /* of one user at a time */
+	uint64_t memlock;		   /* RLIMIT_MEMLOCK is raised to this; 0: is left alone */
+	bool rdma_cm;
+	bool domain_contexts; /* members of one trust domain may share a context */
+};
+
 struct config {
 	struct device_config devices[CONFIG_DEVICES_MAX];
 	unsigned n_devices;
@@ -55,10 +75,13 @@ struct config {
 	struct user_limits *users;
 	unsigned n_users;
 	struct id_list connect_users, connect_groups;
+	struct device_grant grants[CONFIG_GRANTS_MAX]; /* in the order of the files */
+	unsigned n_grants;
 	enum log_level log_level;
 	uint32_t domain_share;    /* per cent of a user's limits that one domain may have */
 	uint32_t max_connections; /* of all users together */
 	bool cma;
+	bool device_events; /* real devices are observed */
 	bool connect_any;    /* QPs of different domains may connect */
 	uint32_t lane_slots; /* 0: by queue depth */
 };
@@ -67,7 +90,12 @@ struct config {
 struct config *config_new(void);
 /* The @n-th device, with nothing said about it. */
 void device_default(struct device_config *device, const char *name, unsigned n);
+/* A grant that grants nothing yet. */
+void grant_default(struct device_grant *grant, const char *name);
 struct config *config_free(struct config *config);
+/* As soon as a file names a grant, only those that are named hold. */
+void config_grants_drop(struct config *config);
+bool id_list_has(const struct id_list *list, uint32_t id);
 /* Limits of @uid: [limits USER] over [limits]. @limit has SLOT_N entries. */
 void config_limits(const struct config *config, uid_t uid, uint64_t *limit);
 /* Whether [connect] lets this one in. */

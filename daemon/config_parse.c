@@ -39,6 +39,7 @@ struct parser {
 	uint32_t *set; /* of [limits] */
 	uint64_t *limit;
 	bool devices_named; /* the default device is gone */
+	bool grants_named;  /* so is the default grant */
 	struct device_place places[CONFIG_DEVICES_MAX];
 	struct {
 		const void *target;
@@ -58,6 +59,7 @@ static const struct {
 	{ "device", SECTION_DEVICE, 1 },
 	{ "limits", SECTION_LIMITS, 0 },
 	{ "connect", SECTION_CONNECT, -1 },
+	{ "grant", SECTION_GRANT, 1 },
 };
 
 static int wrong(struct parser *parser, const char *format, ...)
@@ -114,6 +116,29 @@ static int section_device(struct parser *parser, const char *name)
 	place->line = parser->line;
 	device_default(&config->devices[config->n_devices], name, config->n_devices);
 	parser->target = &config->devices[config->n_devices++];
+	return 0;
+}
+
+static int section_grant(struct parser *parser, const char *name)
+{
+	struct config *config = parser->config;
+	int r = check_name(parser, name);
+
+	if (r < 0)
+		return r;
+	if (!parser->grants_named)
+		config_grants_drop(config);
+	parser->grants_named = true;
+	for (unsigned i = 0; i < config->n_grants; i++) {
+		if (strcmp(config->grants[i].name, name) == 0) {
+			parser->target = &config->grants[i];
+			return 0;
+		}
+	}
+	if (config->n_grants == CONFIG_GRANTS_MAX)
+		return wrong(parser, "more than %d grants", CONFIG_GRANTS_MAX);
+	grant_default(&config->grants[config->n_grants], name);
+	parser->target = &config->grants[config->n_grants++];
 	return 0;
 }
 
@@ -180,6 +205,8 @@ static int section_enter(struct parser *parser, char *text)
 			return section_device(parser, name);
 		if (parser->section == SECTION_LIMITS)
 			return section_limits(parser, name);
+		if (parser->section == SECTION_GRANT)
+			return section_grant(parser, name);
 		return 0;
 	}
 	return wrong(parser, "no section '%s'", text);

@@ -12,6 +12,7 @@
 #include <sys/random.h>
 
 #include "daemon/fd.h"
+#include "daemon/mr_place.h"
 #include "daemon/nonce.h"
 #include "daemon/process.h"
 #include "daemon/qp.h"
@@ -34,6 +35,8 @@ static int attach(struct session *session, struct context *context, struct attac
 		list_init(&made->objects[i]);
 	for (unsigned i = 0; i <= LEASE_KIND_KEY; i++)
 		list_init(&made->leases[i]);
+	list_init(&made->places);
+	notice_init(&made->notice, 0);
 	r = charge_take(&made->charge, &session->domain->account, SLOT_CONTEXTS, 1);
 	if (r == 0)
 		r = handle_insert(&session->attachments, OBJECT_CONTEXT, made, &made->id);
@@ -92,6 +95,16 @@ int context_open(struct session *session, struct device *device, struct attachme
 	return r;
 }
 
+/* One whose attachments are all being taken down is nobody's any more. */
+static bool is_open(const struct context *context)
+{
+	list_for_each (pos, &context->attachments) {
+		if (container_of(pos, struct attachment, link_context)->session)
+			return true;
+	}
+	return false;
+}
+
 int context_attach(struct session *session, const uint8_t nonce[VSD_NONCE_SIZE],
 	struct attachment **attachment)
 {
@@ -103,7 +116,7 @@ int context_attach(struct session *session, const uint8_t nonce[VSD_NONCE_SIZE],
 		if (!nonce_differs(context->nonce, nonce))
 			found = context;
 	}
-	if (!found || list_empty(&found->attachments))
+	if (!found || !is_open(found))
 		return refuse(-EACCES, "no context has this capability");
 	return attach(session, found, attachment);
 }
@@ -111,6 +124,27 @@ int context_attach(struct session *session, const uint8_t nonce[VSD_NONCE_SIZE],
 int context_capability(const struct context *context)
 {
 	return memfd_const("verbsd-context", context->nonce, sizeof(context->nonce));
+}
+
+void contexts_port_changed(struct server *server, const struct device *device)
+{
+	list_for_each (at, &server->contexts) {
+		struct context *context = container_of(at, struct context, link);
+
+		if (context->device != device)
+			continue;
+		list_for_each (pos, &context->attachments) {
+			struct attachment *attachment =
+				container_of(pos, struct attachment, link_context);
+			struct process *process =
+				attachment->session ? attachment->session->process : NULL;
+
+			if (!process)
+				continue;
+			process_notify(process, &attachment->notice, NOTICE_PORT, 0);
+			process_flush(process);
+		}
+	}
 }
 
 struct attachment *attachment_get(const struct session *session, uint32_t id)
@@ -130,6 +164,8 @@ void attachment_close(struct attachment *attachment)
 
 		map_page_set(&server->map, lease->first, lease->count, 0);
 	}
+	notice_drop(&attachment->notice);
+	mr_places_close(attachment);
 	attachment->session = NULL;
 	list_remove(&attachment->link_session);
 	list_append(&server->dying, &attachment->link_session);
@@ -158,7 +194,7 @@ bool attachment_reap(struct attachment *attachment, unsigned *budget)
 {
 	struct context *context = attachment->context;
 
-	if (!reap_objects(attachment, budget))
+	if (!mr_places_reap(attachment, budget) || !reap_objects(attachment, budget))
 		return false;
 	for (unsigned kind = 0; kind <= LEASE_KIND_KEY; kind++) {
 		while (!list_empty(&attachment->leases[kind]))

@@ -13,6 +13,7 @@
 #include "daemon/handle.h"
 #include "daemon/lease.h"
 #include "daemon/list.h"
+#include "daemon/notice.h"
 #include "daemon/object.h"
 #include "proto/limits.h"
 
@@ -26,7 +27,9 @@ struct context {
 	struct list attachments;
 	struct list shared; /* objects that are no process's: PDs and DMs */
 	uint64_t dm_bytes;
+	uint32_t mcast_groups, mcast_attached;
 	struct handle_table objects;
+	uint32_t vacant; /* of those, handles that are set aside */
 	uint32_t count[OBJECT_TYPES];
 	uint8_t nonce[VSD_NONCE_SIZE];
 };
@@ -39,8 +42,10 @@ struct attachment {
 	struct domain *domain;
 	uint32_t id; /* within the session */
 	struct list objects[OBJECT_TYPES];
+	struct list places; /* struct mr: those that its process registers by itself, whether they are there or not */
 	struct list leases[LEASE_KIND_KEY + 1];
 	struct charge charge;
+	struct notice notice; /* of the port */
 };
 
 /* Opens @device for @session. 0, or a negative errno. */
@@ -50,6 +55,9 @@ int context_attach(struct session *session, const uint8_t nonce[VSD_NONCE_SIZE],
 	struct attachment **attachment);
 /* A sealed memfd with the nonce, a new one each time. */
 int context_capability(const struct context *context);
+
+/* Whoever is attached to a context of this device is told how its port is. */
+void contexts_port_changed(struct server *server, const struct device *device);
 
 struct attachment *attachment_get(const struct session *session, uint32_t id);
 /*

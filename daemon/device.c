@@ -60,7 +60,7 @@ bool device_unchanged(const struct device *device, const struct device_config *c
 	gid_table_make(config, &gids);
 	return memcmp(&gids, &device->gids, sizeof(gids)) == 0 && old->guid == config->guid &&
 	       old->lid == config->lid && old->link_layer == config->link_layer &&
-	       old->mtu == config->mtu && old->active == config->active;
+	       old->mtu == config->mtu && old->atomics == config->atomics;
 }
 
 bool device_has_address(const struct device *device, uint32_t lid, const uint8_t *gid)

@@ -30,7 +30,7 @@ int device_new(const struct backend *backend, const struct device_config *config
 struct device *device_ref(struct device *device);
 struct device *device_unref(struct device *device);
 
-/* Whether a device made of @config now would be no other than this one. */
+/* Whether a device made of @config now would be no other than this one; its port may be up or down. */
 bool device_unchanged(const struct device *device, const struct device_config *config);
 /* Whether an address vector (LID, and GID unless NULL) leads to this device's port. */
 bool device_has_address(const struct device *device, uint32_t lid, const uint8_t *gid);

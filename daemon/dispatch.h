@@ -14,6 +14,8 @@
 #include "proto/verbsd.pb-c.h"
 
 struct attachment;
+struct later;
+struct method;
 struct object;
 struct server;
 struct session;
@@ -22,6 +24,8 @@ struct session;
 struct call {
 	struct server *server;
 	struct session *session;
+	const struct frame_header *header;
+	const struct method *method;
 	const ProtobufCMessage *request; /* of the method's type */
 	const ProtobufCMessage *reply;   /* NULL: an empty body */
 	struct fdlist fds;               /* of the answer */
@@ -29,7 +33,7 @@ struct call {
 	bool on_events;                  /* it came on the event socket and is answered there */
 };
 
-/* 0 and the answer in @call, or a negative errno (with refuse() saying why). */
+/* 0 and the answer in @call; a negative errno (with refuse() saying why); or what call_later() of later.h returned. */
 typedef int op_fn(struct call *call);
 
 enum {
@@ -56,6 +60,8 @@ const struct method *method_get(unsigned opcode);
 int dispatch(struct session *session, const void *frame, size_t length);
 /* The same for a frame that came on the event socket of the session's process. */
 int dispatch_on_events(struct session *session, const void *frame, size_t length);
+/* What was asked for before is over: @later's finish() is its handler. @skipped: it never began. */
+void dispatch_later(struct session *session, struct later *later, bool skipped);
 /* Logs a malformed frame and counts it. Returns -EBADMSG. */
 int dispatch_refuse(struct session *session, const char *why);
 

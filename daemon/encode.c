@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+#include "daemon/backend.h"
+#include "daemon/census.h"
 #include "daemon/session.h"
 
 /* clang-format off */
@@ -28,7 +30,7 @@ static const struct {
 	FIELD32(ITEM_PEER_PID, peer_pid), FIELD32(ITEM_PEER_NUMBER, peer_number),
 	FIELD32(ITEM_USERS, users),	FIELD32(ITEM_GID, gid),
 	FIELD32(ITEM_REGION, region),	FIELD32(ITEM_FLAGS, flags),
-	FIELD64(ITEM_HUGE, huge),
+	FIELD64(ITEM_HUGE, huge),	FIELD32(ITEM_XRCD, xrcd),
 };
 /* clang-format on */
 
@@ -114,4 +116,40 @@ bool encode_counters(struct scratch *scratch, Vsd__Item *item, const struct sess
 			return false;
 	}
 	return true;
+}
+
+bool encode_resources(struct scratch *scratch, Vsd__Item *out, const struct item *item)
+{
+	out->counters = scratch_alloc(scratch, RDMA_NL_RESOURCES * sizeof(*out->counters));
+	if (!out->counters)
+		return false;
+	for (enum rdma_nl_resource kind = RDMA_NL_CONTEXTS; kind < RDMA_NL_RESOURCES; kind++) {
+		if (!add_counter(scratch, out, census_name(kind), item->resources[kind]))
+			return false;
+	}
+	return true;
+}
+
+void encode_limits(Vsd__Device *out, const struct device_attr *attr)
+{
+	out->max_qp = attr->max_qp;
+	out->max_qp_wr = attr->max_qp_wr;
+	out->max_sge = attr->max_sge;
+	out->max_cq = attr->max_cq;
+	out->max_cqe = attr->max_cqe;
+	out->max_mr = attr->max_mr;
+	out->max_pd = attr->max_pd;
+	out->max_srq = attr->max_srq;
+	out->max_srq_wr = attr->max_srq_wr;
+	out->max_ah = attr->max_ah;
+	out->max_mw = attr->max_mw;
+	out->max_td = attr->max_td;
+	out->max_rd_atom = attr->max_rd_atom;
+	out->max_mr_size = attr->max_mr_size;
+	out->has_max_mcast_grp = 1;
+	out->max_mcast_grp = attr->max_mcast_grp;
+	out->has_max_mcast_qp_attach = 1;
+	out->max_mcast_qp_attach = attr->max_mcast_qp_attach;
+	out->has_max_total_mcast_qp_attach = 1;
+	out->max_total_mcast_qp_attach = attr->max_total_mcast_qp_attach;
 }

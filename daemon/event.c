@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Why: the only place where segments and wires become messages. Guarantees: an EV_SEGMENT goes out with all of its
+ * Why: the only place where segments, wires and XRC events become messages. Guarantees: an EV_SEGMENT goes out with all of its
  * fds or not at all; every receiver of a kick pipe's write end has an open file description of its own.
  */
 #include "daemon/event.h"
@@ -8,11 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "daemon/context.h"
 #include "daemon/fd.h"
 #include "daemon/process.h"
 #include "daemon/session.h"
 #include "daemon/pair.h"
+#include "daemon/target.h"
 #include "daemon/wire_pair.h"
+#include "daemon/xrcd.h"
 #include "proto/frame.h"
 #include "proto/ring_abi.h"
 #include "proto/sock.h"
@@ -87,10 +90,21 @@ static int send_peer_gone(
 	return send_event(process, VSD__OP__EV_PEER_GONE, &event.base, NULL);
 }
 
+static void fill_target(const struct xrc_target *target, Vsd__XrcTarget *out)
+{
+	vsd__xrc_target__init(out);
+	out->xrcd = target->domain->number;
+	out->access = target_access(target);
+	out->min_rnr_timer = target_min_rnr_timer(target);
+	out->max_dest_rd_atomic = target_max_dest_rd_atomic(target);
+	out->state = target->state;
+}
+
 static int send_wire(struct process *process, const struct notice *notice, const struct wire *wire)
 {
 	const struct wire_end *end = &wire->ends[notice->side];
 	Vsd__EvWire event = VSD__EV_WIRE__INIT;
+	Vsd__XrcTarget target;
 
 	event.segment = wire->segment ? wire->segment->id : 0;
 	event.wire = wire->place.index;
@@ -104,8 +118,12 @@ static int send_wire(struct process *process, const struct notice *notice, const
 	event.peer_rq_psn = end->peer_rq_psn;
 	event.peer = wire->segment ? wire->segment->pair->ids[!notice->side] : process->id;
 	event.side = notice->side;
-	event.has_resets = wire->kind != WIRE_DGRAM;
+	event.has_resets = wire->kind != WIRE_DGRAM && !end->target;
 	event.resets = end->resets;
+	if (end->target) {
+		fill_target(end->target, &target);
+		event.target = &target;
+	}
 	return send_event(process, VSD__OP__EV_WIRE, &event.base, NULL);
 }
 
@@ -122,6 +140,56 @@ static int send_wire_gone(
 	return send_event(process, VSD__OP__EV_WIRE_GONE, &event.base, NULL);
 }
 
+static int send_wire_changed(
+	struct process *process, const struct notice *notice, const struct wire *wire)
+{
+	const struct wire_end *end = &wire->ends[notice->side];
+	Vsd__EvWireChanged event = VSD__EV_WIRE_CHANGED__INIT;
+	Vsd__XrcTarget target;
+
+	event.segment = wire->segment ? wire->segment->id : 0;
+	event.wire = wire->place.index;
+	event.generation = wire->place.generation;
+	event.local_qpn = end->qpn;
+	fill_target(end->target, &target);
+	event.target = &target;
+	return send_event(process, VSD__OP__EV_WIRE_CHANGED, &event.base, NULL);
+}
+
+static int send_refused(struct process *process, const struct qp *qp)
+{
+	Vsd__EvXrcRefused event = VSD__EV_XRC_REFUSED__INIT;
+
+	event.qpn = qp->attr.qpn;
+	event.srqn = qp->refused;
+	return send_event(process, VSD__OP__EV_XRC_REFUSED, &event.base, NULL);
+}
+
+/* The first one of those that it has. */
+static int send_xrc_event(struct process *process, const struct qp *qp)
+{
+	Vsd__EvXrcEvent event = VSD__EV_XRC_EVENT__INIT;
+
+	event.context = qp->object.owner->id;
+	event.handle = qp->object.handle;
+	event.event = (uint32_t)__builtin_ctz(qp->events);
+	return send_event(process, VSD__OP__EV_XRC_EVENT, &event.base, NULL);
+}
+
+/* enum ibv_event_type */
+enum { EVENT_PORT_ACTIVE = 9, EVENT_PORT_ERR = 10 };
+
+static int send_port(struct process *process, struct notice *notice)
+{
+	const struct attachment *attachment = container_of(notice, struct attachment, notice);
+	Vsd__EvAsync event = VSD__EV_ASYNC__INIT;
+
+	event.context = attachment->id;
+	event.event = attachment->context->device->config.active ? EVENT_PORT_ACTIVE : EVENT_PORT_ERR;
+	event.port = 1;
+	return send_event(process, VSD__OP__EV_ASYNC, &event.base, NULL);
+}
+
 int event_send(struct process *process, struct notice *notice)
 {
 	switch (notice->kind) {
@@ -135,6 +203,14 @@ int event_send(struct process *process, struct notice *notice)
 		return send_wire(process, notice, notice_wire(notice));
 	case NOTICE_WIRE_GONE:
 		return send_wire_gone(process, notice, notice_wire(notice));
+	case NOTICE_WIRE_CHANGED:
+		return send_wire_changed(process, notice, notice_wire(notice));
+	case NOTICE_XRC_REFUSED:
+		return send_refused(process, notice_qp(notice));
+	case NOTICE_XRC_EVENT:
+		return send_xrc_event(process, notice_qp(notice));
+	case NOTICE_PORT:
+		return send_port(process, notice);
 	}
 	return -EINVAL;
 }

@@ -83,6 +83,12 @@ void handle_remove(struct handle_table *table, uint32_t handle, uint32_t type)
 	table->count--;
 }
 
+void handle_retype(struct handle_table *table, uint32_t handle, uint32_t from, uint32_t to)
+{
+	assert(handle_get(table, handle, from));
+	table->slots[handle - 1].type = to;
+}
+
 void *handle_next(const struct handle_table *table, uint32_t *handle, uint32_t *type)
 {
 	for (uint32_t i = *handle ? *handle - 1 : 0; i < table->used; i++) {

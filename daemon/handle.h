@@ -40,6 +40,8 @@ int handle_insert(struct handle_table *table, uint32_t type, void *object, uint3
 /* The only lookup: NULL when there is none, or when it is of another type. */
 void *handle_get(const struct handle_table *table, uint32_t handle, uint32_t type);
 void handle_remove(struct handle_table *table, uint32_t handle, uint32_t type);
+/* @from becomes @to, with the same handle. */
+void handle_retype(struct handle_table *table, uint32_t handle, uint32_t from, uint32_t to);
 /* The first object in use with a handle >= *@handle, which is written; NULL: no more. */
 void *handle_next(const struct handle_table *table, uint32_t *handle, uint32_t *type);
 

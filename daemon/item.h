@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "daemon/object.h"
+#include "daemon/rdma_nl.h"
 #include "daemon/users.h"
 
 enum item_field {
@@ -28,6 +29,8 @@ enum item_field {
 	ITEM_REGION = 1 << 14,
 	ITEM_FLAGS = 1 << 15,
 	ITEM_HUGE = 1 << 16,
+	ITEM_XRCD = 1 << 17,
+	ITEM_RESOURCES = 1 << 18,
 };
 
 struct item {
@@ -37,11 +40,12 @@ struct item {
 	uint32_t context, handle, pid, uid, gid;
 	const char *device;
 	const char *kind, *state, *name; /* NULL: none */
-	uint32_t number, pd, parent, send_cq, recv_cq, srq;
+	uint32_t number, pd, parent, send_cq, recv_cq, srq, xrcd;
 	uint64_t addr, length;
 	uint32_t access, depth, peer_pid, peer_number, users;
 	uint32_t region, flags;
 	uint64_t huge;
+	unsigned resources[RDMA_NL_RESOURCES]; /* of its process, on a real device */
 	char in_use_by[USERS_TEXT]; /* "": nothing stands on it */
 };
 

@@ -9,6 +9,10 @@
 #include <string.h>
 
 #include "daemon/context.h"
+#include "daemon/look.h"
+#include "daemon/mr_place.h"
+#include "daemon/multicast.h"
+#include "daemon/native.h"
 #include "daemon/pair.h"
 #include "daemon/process.h"
 #include "daemon/qp.h"
@@ -87,7 +91,7 @@ static void item_of_context(
 	item->context = attachment->id;
 	item->handle = attachment->id;
 	item->device = context->device->config.name;
-	item->users = context->objects.count;
+	item->users = context->objects.count - context->vacant;
 	item->has |= ITEM_USERS;
 }
 
@@ -95,7 +99,7 @@ static void item_of_wire(
 	const struct session *session, const struct wire *wire, unsigned side, struct item *item)
 {
 	static const char *const kinds[] = {
-		[WIRE_RC] = "RC", [WIRE_UC] = "UC", [WIRE_DGRAM] = "DGRAM"
+		[WIRE_RC] = "RC", [WIRE_UC] = "UC", [WIRE_DGRAM] = "DGRAM", [WIRE_XRC] = "XRC"
 	};
 	const struct wire_end *end = &wire->ends[side], *other = &wire->ends[!side];
 
@@ -103,7 +107,7 @@ static void item_of_wire(
 	item->handle = wire->segment ? wire->segment->id : 0;
 	item->number = wire->place.index;
 	item->kind = kinds[wire->kind];
-	item->state = end->qp || wire->kind == WIRE_DGRAM ? "open" : "gone";
+	item->state = end->qp || end->target || wire->kind == WIRE_DGRAM ? "open" : "gone";
 	item->depth = wire->req_slots;
 	item->peer_number = end->peer_qpn;
 	item->has |= ITEM_NUMBER | ITEM_DEPTH | ITEM_PEER_NUMBER;
@@ -142,6 +146,9 @@ static int next_object(struct walk *walk, const struct attachment *attachment, s
 
 	/* Minor 0 is the context itself, handle h is minor h. */
 	if (walk->at.minor == 0) {
+		uint32_t looked = mr_places_look(walk->session->process, 0);
+
+		walk->budget -= looked < walk->budget ? looked : walk->budget - 1;
 		if (wants(walk, OBJECT_CONTEXT)) {
 			item_of_context(walk->session, attachment, item);
 			return 1;
@@ -149,11 +156,48 @@ static int next_object(struct walk *walk, const struct attachment *attachment, s
 		walk->at.minor = 1;
 	}
 	while ((object = handle_next(&attachment->context->objects, &walk->at.minor, &type))) {
-		if (wants(walk, (enum object_type)type) && belongs(object, attachment)) {
+		if (type != OBJECT_VACANT && wants(walk, (enum object_type)type) && belongs(object, attachment)) {
 			item_of_object(walk->session, attachment->id, object, item);
 			return 1;
 		}
 		walk->at.minor++;
+		if (walk->budget-- <= 1)
+			return -EAGAIN;
+	}
+	return 0;
+}
+
+static void resources_of(const struct session *session, const struct native *native, struct item *item)
+{
+	const struct real_device *device = real_device_find(&session->server->real, native->device);
+
+	if (device && look_owner(session->server, device, (uint32_t)session->pid, item->resources))
+		item->has |= ITEM_RESOURCES;
+}
+
+static void item_of_native(const struct session *session, const struct native *native, struct item *item)
+{
+	item_begin(session, OBJECT_CONTEXT, item);
+	item->handle = native->id;
+	item->device = native->device;
+	item->kind = native->mode == NATIVE_PATH ? "real-node" : "real";
+	item->state = native->reported ? "open" : "offered";
+	resources_of(session, native, item);
+}
+
+/* In the order of their numbers, as they are made. */
+static int next_native(struct walk *walk, struct item *item)
+{
+	if (!wants(walk, OBJECT_CONTEXT))
+		return 0;
+	list_for_each (pos, &walk->session->natives) {
+		const struct native *native = container_of(pos, struct native, link);
+
+		if (native->id >= walk->at.minor) {
+			walk->at.minor = native->id;
+			item_of_native(walk->session, native, item);
+			return 1;
+		}
 		if (walk->budget-- <= 1)
 			return -EAGAIN;
 	}
@@ -263,8 +307,15 @@ static int next_in_session(struct walk *walk, struct item *item)
 		r = next_context(walk, item);
 		if (r != 0)
 			return r;
-		walk->at.stage = WALK_WIRES;
+		walk->at.stage = WALK_NATIVES;
 		walk->at.major = 0;
+		walk->at.minor = 0;
+	}
+	if (walk->at.stage == WALK_NATIVES) {
+		r = next_native(walk, item);
+		if (r != 0)
+			return r;
+		walk->at.stage = WALK_WIRES;
 		walk->at.minor = 0;
 	}
 	return next_wire(walk, item);
@@ -304,6 +355,29 @@ static int next_region(struct walk *walk, struct item *item)
 	return 0;
 }
 
+static int next_group(struct walk *walk, struct item *item)
+{
+	const struct server *server = walk->viewer->server;
+
+	walk->session = NULL;
+	if (!wants(walk, OBJECT_MCAST))
+		return 0;
+	list_for_each (pos, &server->mcast.all) {
+		const struct mcast_group *group = container_of(pos, struct mcast_group, all);
+
+		if (group->number < walk->at.minor)
+			continue;
+		walk->at.minor = group->number;
+		if (walk_may_see(walk->viewer, walk->all, group->key.domain)) {
+			mcast_describe(group, item);
+			return 1;
+		}
+		if (walk->budget-- <= 1)
+			return -EAGAIN;
+	}
+	return 0;
+}
+
 int walk_next(struct walk *walk, struct item *item)
 {
 	const struct server *server = walk->viewer->server;
@@ -328,7 +402,13 @@ int walk_next(struct walk *walk, struct item *item)
 	}
 	if (walk->at.session != WALK_NO_SESSION)
 		walk->at = (struct cursor){ .session = WALK_NO_SESSION, .stage = WALK_REGIONS };
-	return next_region(walk, item);
+	if (walk->at.stage == WALK_REGIONS) {
+		r = next_region(walk, item);
+		if (r != 0)
+			return r;
+		walk->at = (struct cursor){ .session = WALK_NO_SESSION, .stage = WALK_GROUPS };
+	}
+	return next_group(walk, item);
 }
 
 void walk_skip(struct walk *walk)

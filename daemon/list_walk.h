@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Walking over everything that a session may see, in an order that survives what comes and goes between two pages:
- * by session, then its client line, its attachments' objects by handle, its wires by segment and index; at last the
+ * by session, then its client line, its attachments' objects by handle, its real contexts, its wires by segment and index; at last the
  * regions by number.
  */
 #ifndef DAEMON_LIST_WALK_H
@@ -22,8 +22,10 @@ struct wire;
 enum walk_stage {
 	WALK_CLIENT,
 	WALK_CONTEXTS,
+	WALK_NATIVES,
 	WALK_WIRES,
 	WALK_REGIONS, /* behind all sessions */
+	WALK_GROUPS,  /* of multicast, behind all regions */
 };
 
 #define WALK_NO_SESSION UINT64_MAX
@@ -33,7 +35,7 @@ struct cursor {
 	uint64_t session; /* its id, or of the first one above it; WALK_NO_SESSION: behind them */
 	enum walk_stage stage;
 	uint32_t major; /* attachment, or segment */
-	uint32_t minor; /* handle, index in the segment, or number of a region */
+	uint32_t minor; /* handle, number of a real context, index in the segment, or number of a region */
 };
 
 struct walk {

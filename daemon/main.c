@@ -13,6 +13,8 @@
 #include "daemon/arguments.h"
 #include "daemon/config.h"
 #include "daemon/fd.h"
+#include "daemon/gate.h"
+#include "daemon/job.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
 #include "daemon/notify.h"
@@ -26,8 +28,9 @@ struct daemon {
 	struct loop *loop;
 	struct server *server;
 	struct worker *worker;
+	struct jobs *jobs;
 	struct timer watchdog, status;
-	struct loop_signal term, intr, hup;
+	struct loop_signal term, intr, hup, chld;
 };
 
 static int read_config(
@@ -83,6 +86,13 @@ static void on_hup(void *data)
 	char error[512];
 
 	(void)reload(daemon->server, error, sizeof(error));
+}
+
+/* A gate is over. */
+static void on_chld(void *data)
+{
+	(void)data;
+	(void)gate_hung();
 }
 
 static void on_term(void *data)
@@ -147,9 +157,13 @@ static int start(struct daemon *daemon, struct config *config)
 	server->idle = idle;
 	snprintf(server->config_path, sizeof(server->config_path), "%s",
 		arguments_config(&daemon->arguments));
-	r = listen_all(daemon);
+	r = server_real(server);
+	if (r == 0)
+		r = listen_all(daemon);
 	if (r == 0)
 		r = worker_new(&daemon->worker);
+	if (r == 0)
+		r = jobs_new(daemon->loop, daemon->worker, &daemon->jobs);
 	if (r == 0)
 		r = loop_signal_init(&daemon->term, daemon->loop, SIGTERM, on_term, daemon);
 	if (r == 0)
@@ -157,22 +171,36 @@ static int start(struct daemon *daemon, struct config *config)
 	if (r == 0)
 		r = loop_signal_init(&daemon->hup, daemon->loop, SIGHUP, on_hup, daemon);
 	if (r == 0)
+		r = loop_signal_init(&daemon->chld, daemon->loop, SIGCHLD, on_chld, daemon);
+	if (r == 0)
 		r = timer_init(&daemon->watchdog, daemon->loop, on_watchdog, daemon);
 	if (r == 0)
 		r = timer_init(&daemon->status, daemon->loop, on_status, daemon);
 	server->worker = daemon->worker;
+	server->jobs = daemon->jobs;
+	/* A private daemon has no business with the host's devices but to pass them on. */
+	if (r == 0 && !server->private_daemon)
+		server_observe(server);
 	return r;
 }
 
 static void stop(struct daemon *daemon)
 {
-	server_free(daemon->server);
+	if (daemon->server)
+		server_end(daemon->server);
 	worker_free(daemon->worker);
+	jobs_free(daemon->jobs);
+	if (daemon->server) {
+		daemon->server->worker = NULL;
+		daemon->server->jobs = NULL;
+		server_free(daemon->server);
+	}
 	timer_deinit(&daemon->watchdog);
 	timer_deinit(&daemon->status);
 	loop_signal_deinit(&daemon->term);
 	loop_signal_deinit(&daemon->intr);
 	loop_signal_deinit(&daemon->hup);
+	loop_signal_deinit(&daemon->chld);
 	loop_free(daemon->loop);
 }
 
@@ -201,7 +229,11 @@ int main(int argc, char **argv)
 	};
 	struct config *config;
 	char error[512];
-	int r = arguments_parse(argc, argv, &daemon.arguments);
+	int r;
+
+	if (argc > 1 && strcmp(argv[1], "--gate") == 0)
+		return gate_main(argc - 2, argv + 2);
+	r = arguments_parse(argc, argv, &daemon.arguments);
 
 	if (r >= 0)
 		return r;

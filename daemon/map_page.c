@@ -53,3 +53,8 @@ void map_page_set(struct map_page *page, uint32_t first, uint32_t count, uint32_
 	for (uint32_t i = first >> VSD_MAP_SHIFT; i < (first + count) >> VSD_MAP_SHIFT; i++)
 		atomic_store_explicit(&page->map->owner[i], peer, memory_order_release);
 }
+
+void map_page_watched(struct map_page *page, bool watched)
+{
+	atomic_store_explicit(&page->map->watched, watched, memory_order_release);
+}

@@ -5,6 +5,7 @@
 #ifndef DAEMON_MAP_PAGE_H
 #define DAEMON_MAP_PAGE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct vsd_map;
@@ -23,5 +24,7 @@ int map_page_init(struct map_page *page);
 void map_page_deinit(struct map_page *page);
 /* @first and @count are QP numbers, whole ranges. */
 void map_page_set(struct map_page *page, uint32_t first, uint32_t count, uint32_t peer);
+/* Whether somebody watches. */
+void map_page_watched(struct map_page *page, bool watched);
 
 #endif

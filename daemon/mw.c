@@ -8,6 +8,7 @@
 
 #include "daemon/context.h"
 #include "daemon/item.h"
+#include "daemon/mr_place.h"
 #include "daemon/pd.h"
 #include "daemon/refuse.h"
 
@@ -65,7 +66,7 @@ int mw_new(struct attachment *attachment, uint32_t pd, uint32_t type, uint32_t k
 	r = object_new(attachment, OBJECT_MW, 0, &made);
 	if (r < 0)
 		return r;
-	r = lease_number_take(&attachment->leases[LEASE_KIND_KEY], key >> 8);
+	r = mr_key_take(attachment, key);
 	if (r < 0) {
 		object_discard(made);
 		return r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a process must still be told over its event socket about segments and wires. A notice sits in the segment or
- * wire that it is about, so what a client leaves unread costs no memory beyond what is charged already.
+ * What a process must still be told over its event socket about segments, wires, XRC QPs and ports. A notice sits in what it is
+ * about, so what a client leaves unread costs no memory beyond what is charged already.
  */
 #ifndef DAEMON_NOTICE_H
 #define DAEMON_NOTICE_H
@@ -16,6 +16,10 @@ enum notice_kind {
 	NOTICE_PEER_GONE,
 	NOTICE_WIRE,
 	NOTICE_WIRE_GONE,
+	NOTICE_WIRE_CHANGED,
+	NOTICE_XRC_REFUSED, /* those two sit in a QP */
+	NOTICE_XRC_EVENT,
+	NOTICE_PORT, /* in an attachment: the port is as its device has it when that is sent */
 };
 
 enum gone_reason {

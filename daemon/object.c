@@ -28,6 +28,7 @@ static const struct object_class *const classes[OBJECT_TYPES] = {
 	[OBJECT_TD] = &object_td,
 	[OBJECT_PD] = &object_pd,
 	[OBJECT_DM] = &object_dm,
+	[OBJECT_XRCD] = &object_xrcd,
 };
 
 const struct object_class *object_class(enum object_type type)
@@ -42,6 +43,7 @@ const char *object_type_name(enum object_type type)
 	return type == OBJECT_CONTEXT  ? "context"
 	       : type == OBJECT_WIRE   ? "wire"
 	       : type == OBJECT_REGION ? "region"
+	       : type == OBJECT_MCAST  ? "mcast"
 				       : "client";
 }
 
@@ -152,7 +154,8 @@ static void undo(struct object *object)
 	object_discard(object);
 }
 
-int object_publish(struct object *object)
+/* With a handle, as @type. */
+static int make_known(struct object *object, uint32_t type)
 {
 	struct context *context = object->context;
 	struct device *device = context->device;
@@ -163,17 +166,74 @@ int object_publish(struct object *object)
 		undo(object);
 		return r;
 	}
-	r = handle_insert(&context->objects, object->type, object, &object->handle);
+	r = handle_insert(&context->objects, type, object, &object->handle);
 	if (r < 0) {
 		device->backend->object_free(device, object);
 		undo(object);
 		return r == -ENOSPC ? -ENOMEM : r;
 	}
+	return 0;
+}
+
+static void enlist(struct object *object)
+{
+	struct context *context = object->context;
+
 	list_append(object->owner ? &object->owner->objects[object->type] : &context->shared,
 		&object->link);
 	context->server->n_objects++;
+}
+
+int object_publish(struct object *object)
+{
+	int r = make_known(object, object->type);
+
+	if (r < 0)
+		return r;
+	enlist(object);
 	watch_object(object, true);
 	return 0;
+}
+
+int object_set_aside(struct object *object)
+{
+	struct context *context = object->context;
+	int r = make_known(object, OBJECT_VACANT);
+
+	if (r == 0)
+		context->vacant++;
+	return r;
+}
+
+void object_come(struct object *object, bool tell)
+{
+	handle_retype(&object->context->objects, object->handle, OBJECT_VACANT, object->type);
+	object->context->vacant--;
+	enlist(object);
+	if (tell)
+		watch_object(object, true);
+}
+
+void object_go(struct object *object, bool tell)
+{
+	if (tell)
+		watch_object(object, false);
+	for (unsigned i = 0; i < object->n_refs; i++)
+		unrefer(&object->refs[i]);
+	list_remove(&object->link);
+	object->context->server->n_objects--;
+	object->context->vacant++;
+	handle_retype(&object->context->objects, object->handle, object->type, OBJECT_VACANT);
+}
+
+struct object *object_drop(struct object *object)
+{
+	struct context *context = object->context;
+
+	context->device->backend->object_free(context->device, object);
+	handle_remove(&context->objects, object->handle, OBJECT_VACANT);
+	context->vacant--;
+	return object_discard(object);
 }
 
 struct object *object_get(
@@ -190,12 +250,13 @@ struct object *object_get(
 
 int object_busy(const struct object *object)
 {
+	const struct object_class *class = classes[object->type];
 	char users[USERS_TEXT];
 
 	if (object->n_users == 0)
-		return 0;
+		return class->busy ? class->busy(object) : 0;
 	users_say(object, NULL, users, sizeof(users));
-	return refuse(-EBUSY, "%s %u: in use by %s", classes[object->type]->name, object->handle,
+	return refuse(-EBUSY, "%s %u: in use by %s", class->name, object->handle,
 		users);
 }
 

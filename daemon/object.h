@@ -8,6 +8,7 @@
 #ifndef DAEMON_OBJECT_H
 #define DAEMON_OBJECT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,10 +36,12 @@ enum object_type {
 	OBJECT_WIRE = 12,
 	OBJECT_CLIENT = 13,
 	OBJECT_REGION = 14,
+	OBJECT_XRCD = 15,
+	OBJECT_MCAST = 16,
+	OBJECT_DEVICE = 17, /* a real one, in events only */
 };
-#define OBJECT_TYPES 11 /* 1..10 are objects of a context */
-
-#define OBJECT_REFS_MAX 4
+#define OBJECT_VACANT 64 /* in the table of handles: one that is nothing yet, and cannot be named */
+#define OBJECT_TYPES 16 /* of them, those with a class are objects of a context */
 
 struct object_ref {
 	struct object *to, *from;
@@ -66,6 +69,8 @@ struct object_class {
 	unsigned refs;
 	bool shared; /* the context's, not its process's */
 	uint32_t (*max)(const struct device_attr *attr);
+	/* 0, or -EBUSY and a reason, for what stands on it but is no object. May be NULL. */
+	int (*busy)(const struct object *object);
 	/* Lets go of everything that is not in struct object. May be NULL. */
 	void (*fini)(struct object *object);
 	/* Fills in what a listing shows. */
@@ -73,9 +78,9 @@ struct object_class {
 };
 
 extern const struct object_class object_pd, object_td, object_parent_domain, object_mr, object_mw,
-	object_cq, object_srq, object_qp, object_ah, object_dm;
+	object_cq, object_srq, object_qp, object_ah, object_dm, object_xrcd;
 
-/* The class of types 1..9, else NULL. */
+/* NULL: what is no object of a context. */
 const struct object_class *object_class(enum object_type type);
 /* Name of any type, listings' ones included. */
 const char *object_type_name(enum object_type type);
@@ -90,6 +95,16 @@ struct object *object_refers(const struct object *object, unsigned i);
 struct object *object_discard(struct object *object);
 /* 0 and the object has its handle; on failure it was discarded. */
 int object_publish(struct object *object);
+
+/*
+ * Instead of it, for what shall come and go without a request: charged, known to its backend, and its handle is set aside.
+ * It comes when it is ready, with its references, and goes without them; @tell: those who watch.
+ */
+int object_set_aside(struct object *object);
+void object_come(struct object *object, bool tell);
+void object_go(struct object *object, bool tell);
+/* One that is set aside, and not there. */
+struct object *object_drop(struct object *object);
 
 /* What @attachment may name @handle: its own objects and the context's shared ones. NULL: absent or of another type. */
 struct object *object_get(

@@ -9,7 +9,10 @@
 
 #include "daemon/context.h"
 #include "daemon/device.h"
+#include "daemon/encode.h"
+#include "daemon/encode_real.h"
 #include "daemon/lease.h"
+#include "daemon/look.h"
 #include "daemon/process.h"
 #include "daemon/refuse.h"
 #include "daemon/server.h"
@@ -67,6 +70,26 @@ static Vsd__Port *encode_port(const struct call *call, const struct device *devi
 	return port;
 }
 
+/* What the client can have: the device's limit or, where that is lower, the one on its account. */
+static void lower(const struct call *call, enum slot slot, uint32_t *n)
+{
+	for (const struct account *a = &call->session->domain->account; a; a = a->parent)
+		if (a->limit[slot] < *n)
+			*n = (uint32_t)a->limit[slot];
+}
+
+static void lower_all(const struct call *call, Vsd__Device *out)
+{
+	lower(call, SLOT_QPS, &out->max_qp);
+	lower(call, SLOT_CQS, &out->max_cq);
+	lower(call, SLOT_MRS, &out->max_mr);
+	lower(call, SLOT_PDS, &out->max_pd);
+	lower(call, SLOT_SRQS, &out->max_srq);
+	lower(call, SLOT_AHS, &out->max_ah);
+	lower(call, SLOT_MWS, &out->max_mw);
+	lower(call, SLOT_TDS, &out->max_td);
+}
+
 static Vsd__Device *encode_device(const struct call *call, struct device *device)
 {
 	const struct device_attr *attr = &device->attr;
@@ -82,37 +105,34 @@ static Vsd__Device *encode_device(const struct call *call, struct device *device
 	out->n_ports = 1;
 	out->ports = call_alloc(call, sizeof(*out->ports));
 	out->ports[0] = encode_port(call, device);
-	out->max_qp = attr->max_qp;
-	out->max_qp_wr = attr->max_qp_wr;
-	out->max_sge = attr->max_sge;
-	out->max_cq = attr->max_cq;
-	out->max_cqe = attr->max_cqe;
-	out->max_mr = attr->max_mr;
-	out->max_pd = attr->max_pd;
-	out->max_srq = attr->max_srq;
-	out->max_srq_wr = attr->max_srq_wr;
-	out->max_ah = attr->max_ah;
-	out->max_mw = attr->max_mw;
-	out->max_rd_atom = attr->max_rd_atom;
-	out->max_mr_size = attr->max_mr_size;
-	out->max_td = attr->max_td;
+	encode_limits(out, attr);
+	lower_all(call, out);
 	out->contexts = device->contexts;
 	out->has_max_dm_size = 1;
 	out->max_dm_size = attr->max_dm_size;
+	out->has_max_xrcd = 1;
+	out->max_xrcd = attr->max_xrcd;
+	out->has_atomic_cap = device->config.atomics != ATOMICS_GLOBAL; /* which clients take for granted */
+	out->atomic_cap = device->config.atomics;
 	return out;
 }
 
-int op_device_list(struct call *call)
+static int device_list(struct call *call)
 {
 	Vsd__DeviceListReply *reply = call_alloc(call, sizeof(*reply));
 
 	vsd__device_list_reply__init(reply);
-	reply->devices = call_alloc(call, CONFIG_DEVICES_MAX * sizeof(*reply->devices));
+	reply->devices = call_alloc(call, (CONFIG_DEVICES_MAX + REAL_DEVICES_MAX) * sizeof(*reply->devices));
 	list_for_each (pos, &call->server->devices)
 		reply->devices[reply->n_devices++] =
 			encode_device(call, container_of(pos, struct device, link));
 	call->reply = &reply->base;
-	return 0;
+	return encode_real(call, reply);
+}
+
+int op_device_list(struct call *call)
+{
+	return look_then(call, LOOK_PORTS, device_list, 0);
 }
 
 static int reply_context(struct call *call, struct attachment *attachment)

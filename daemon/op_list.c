@@ -9,6 +9,8 @@
 
 #include "daemon/encode.h"
 #include "daemon/list_walk.h"
+#include "daemon/look.h"
+#include "daemon/mr_place.h"
 #include "daemon/refuse.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
@@ -26,6 +28,7 @@ int op_status(struct call *call)
 	Vsd__StatusReply *reply = call_alloc(call, sizeof(*reply));
 	struct stats_total total;
 
+	mr_places_look_all(server);
 	stats_total(server, &total);
 	vsd__status_reply__init(reply);
 	reply->version = scratch_strdup(&server->scratch, PACKAGE_VERSION);
@@ -45,6 +48,8 @@ int op_status(struct call *call)
 	reply->regions = total.regions;
 	reply->has_region_bytes = 1;
 	reply->region_bytes = total.region_bytes;
+	reply->has_requests = 1;
+	reply->requests = server->requests;
 	call->reply = &reply->base;
 	return 0;
 }
@@ -75,6 +80,8 @@ static bool page_add(struct page *page, const struct walk *walk, const struct it
 	if (!out)
 		return false;
 	if (item->type == OBJECT_CLIENT && !encode_counters(page->scratch, out, walk->session))
+		return false;
+	if (item->has & ITEM_RESOURCES && !encode_resources(page->scratch, out, item))
 		return false;
 	n = vsd__item__get_packed_size(out) + 8;
 	if (page->bytes + n > PAGE_BYTES)
@@ -119,7 +126,7 @@ static int listing_begin(
 	return 0;
 }
 
-int op_list(struct call *call)
+static int list_page(struct call *call)
 {
 	const Vsd__ListRequest *request = (const void *)call->request;
 	struct session *session = call->session;
@@ -153,8 +160,19 @@ int op_list(struct call *call)
 	return 0;
 }
 
+/* Only contexts are of any interest to the kernel. */
+int op_list(struct call *call)
+{
+	const Vsd__ListRequest *request = (const void *)call->request;
+
+	if (request->has_type && request->type != VSD__OBJECT_TYPE__OBJ_CONTEXT)
+		return list_page(call);
+	return look_then(call, LOOK_OWNERS, list_page, sizeof(*request));
+}
+
 int op_watch(struct call *call)
 {
+	mr_places_look_all(call->server);
 	watch_start(call->session);
 	return 0;
 }

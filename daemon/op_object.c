@@ -13,6 +13,7 @@
 #include "daemon/dm.h"
 #include "daemon/log.h"
 #include "daemon/mr.h"
+#include "daemon/mr_place.h"
 #include "daemon/mw.h"
 #include "daemon/parent_domain.h"
 #include "daemon/pd.h"
@@ -77,6 +78,8 @@ int op_mr_reg(struct call *call)
 		.iova = request->iova,
 		.access = request->access,
 		.dm = request->has_dm ? request->dm : 0,
+		.heap = request->has_region ? request->region : 0,
+		.offset = request->has_offset ? request->offset : 0,
 	};
 	struct object *object = NULL;
 
@@ -84,6 +87,8 @@ int op_mr_reg(struct call *call)
 		return -EINVAL;
 	if (request->has_dm && request->dm == 0)
 		return refuse(-EINVAL, "dm 0");
+	if (request->has_region != request->has_offset || (request->has_region && request->region == 0))
+		return refuse(-EINVAL, "a region comes with an offset, and has a number");
 	return call_object(
 		call, mr_new(attachment, request->pd, request->key, &attr, &object), &object);
 }
@@ -101,6 +106,32 @@ int op_mr_rereg(struct call *call)
 	};
 
 	return attachment ? mr_change(attachment, request->handle, &change) : -EINVAL;
+}
+
+int op_mr_places(struct call *call)
+{
+	const Vsd__MrPlacesRequest *request = (const void *)call->request;
+	struct attachment *attachment = call_attachment(call, request->context);
+	struct mr *mrs[VSD_MR_PLACES];
+	Vsd__MrPlacesReply *reply;
+	uint32_t n;
+
+	if (!attachment)
+		return -EINVAL;
+	/* As much as a request for each would tell. */
+	mr_places_look(call->session->process, 2);
+	n = mr_places_new(attachment, request->count, mrs);
+	reply = call_alloc(call, sizeof(*reply));
+	vsd__mr_places_reply__init(reply);
+	reply->n_places = reply->n_handles = n;
+	reply->places = call_alloc(call, n * sizeof(*reply->places));
+	reply->handles = call_alloc(call, n * sizeof(*reply->handles));
+	for (uint32_t i = 0; i < n; i++) {
+		reply->places[i] = mrs[i]->place - 1;
+		reply->handles[i] = mrs[i]->object.handle;
+	}
+	call->reply = &reply->base;
+	return 0;
 }
 
 static int reply_dm(struct call *call, const struct object *dm)
@@ -177,12 +208,25 @@ int op_srq_create(struct call *call)
 		.max_wr = request->max_wr,
 		.max_sge = request->max_sge,
 		.type = request->type,
+		.cq = request->has_cq ? request->cq : 0,
+		.xrcd = request->has_xrcd ? request->xrcd : 0,
+		.number = request->has_number ? request->number : 0,
 	};
 	struct object *object = NULL;
 
 	if (!attachment)
 		return -EINVAL;
 	return call_object(call, srq_new(attachment, request->pd, &attr, &object), &object);
+}
+
+int op_srq_modify(struct call *call)
+{
+	const Vsd__SrqModifyRequest *request = (const void *)call->request;
+	struct attachment *attachment = call_attachment(call, request->context);
+
+	return attachment ? srq_modify(attachment, request->handle, request->max_wr,
+				    request->has_max_tags ? request->max_tags : 0)
+			  : -EINVAL;
 }
 
 int op_ah_create(struct call *call)
@@ -228,8 +272,14 @@ int op_destroy(struct call *call)
 {
 	const Vsd__DestroyRequest *request = (const void *)call->request;
 	struct attachment *attachment = call_attachment(call, request->context);
-	struct object *object = named(attachment, request->type, request->handle);
+	bool is_pd = request->type == VSD__OBJECT_TYPE__OBJ_PD || request->type == VSD__OBJECT_TYPE__OBJ_PARENT_DOMAIN;
+	struct object *object;
 
+	if (attachment && is_pd)
+		mr_places_look_context(attachment->context);
+	object = named(attachment, request->type, request->handle);
+	if (object && object->type == OBJECT_MR && ((const struct mr *)object)->place)
+		return refuse(-EINVAL, "mr %u: its process registers it by itself", object->handle);
 	return object ? object_destroy(object) : -EINVAL;
 }
 
@@ -252,6 +302,8 @@ int op_in_use(struct call *call)
 	char by[USERS_TEXT];
 	int r;
 
+	if (attachment)
+		mr_places_look_context(attachment->context);
 	if (attachment && request->type == VSD__OBJECT_TYPE__OBJ_CONTEXT &&
 		request->handle == request->context) {
 		users_say_context(attachment, by, sizeof(by));

@@ -8,13 +8,18 @@
 #include <string.h>
 
 #include "daemon/context.h"
+#include "daemon/multicast.h"
 #include "daemon/pair.h"
 #include "daemon/process.h"
 #include "daemon/qp.h"
 #include "daemon/refuse.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
+#include "daemon/target.h"
 #include "daemon/wire_pair.h"
+
+/* What an answer on the event socket has room for. */
+#define RESOLVE_PEERS 32
 
 int op_qp_create(struct call *call)
 {
@@ -26,6 +31,7 @@ int op_qp_create(struct call *call)
 		.send_cq = request->has_send_cq ? request->send_cq : 0,
 		.recv_cq = request->has_recv_cq ? request->recv_cq : 0,
 		.srq = request->has_srq ? request->srq : 0,
+		.xrcd = request->has_xrcd ? request->xrcd : 0,
 		.max_send_wr = request->max_send_wr,
 		.max_recv_wr = request->max_recv_wr,
 		.max_send_sge = request->max_send_sge,
@@ -65,6 +71,7 @@ int op_qp_modify(struct call *call)
 		.dest = request->has_dest_qpn ? &dest : NULL,
 		.sq_psn = request->has_sq_psn ? &request->sq_psn : NULL,
 	};
+	struct shared_change shared;
 	int r = get_gid(request->has_dgid, &request->dgid, dest.gid);
 
 	if (!attachment || r < 0)
@@ -72,6 +79,14 @@ int op_qp_modify(struct call *call)
 	dest.has_gid = r > 0;
 	if (request->has_port && request->port != 1)
 		return refuse(-EINVAL, "port %u", request->port);
+	if (request->attr) {
+		shared = (struct shared_change){
+			.mask = request->attr->mask,
+			.values = request->attr->values,
+			.n_values = request->attr->n_values,
+		};
+		change.shared = &shared;
+	}
 	return qp_modify(attachment, request->handle, &change);
 }
 
@@ -94,7 +109,7 @@ int op_peer_resolve(struct call *call)
 {
 	const Vsd__PeerResolveRequest *request = (const void *)call->request;
 	struct attachment *attachment = call_attachment(call, request->context);
-	struct qp *qp = qpn_table_get(&call->server->qps, request->qpn);
+	struct qp *qp = qp_by_number(call->server, request->qpn);
 	Vsd__PeerResolveReply *reply;
 	uint8_t gid[GID_SIZE];
 	int r;
@@ -117,14 +132,50 @@ int op_peer_resolve(struct call *call)
 	return 0;
 }
 
+static int mcast_change(struct call *call,
+	int (*change)(struct attachment *, uint32_t, const uint8_t[GID_SIZE], uint32_t))
+{
+	const Vsd__McastRequest *request = (const void *)call->request;
+	struct attachment *attachment = call_attachment(call, request->context);
+	uint8_t gid[GID_SIZE];
+
+	if (!attachment || get_gid(true, &request->gid, gid) < 0)
+		return -EINVAL;
+	return change(attachment, request->qp, gid, request->lid);
+}
+
 int op_mcast_attach(struct call *call)
 {
-	(void)call;
-	return refuse(-EOPNOTSUPP, "no multicast yet");
+	return mcast_change(call, mcast_attach);
 }
 
 int op_mcast_detach(struct call *call)
 {
-	(void)call;
-	return refuse(-EOPNOTSUPP, "no multicast yet");
+	return mcast_change(call, mcast_detach);
+}
+
+int op_mcast_resolve(struct call *call)
+{
+	const Vsd__McastResolveRequest *request = (const void *)call->request;
+	const struct attachment *attachment = call_attachment(call, request->context);
+	struct mcast_answer answer = { .max = RESOLVE_PEERS };
+	Vsd__McastResolveReply *reply;
+	uint8_t gid[GID_SIZE];
+	int r;
+
+	if (!attachment || get_gid(true, &request->gid, gid) < 0)
+		return -EINVAL;
+	answer.peers = call_alloc(call, RESOLVE_PEERS * sizeof(*answer.peers));
+	r = mcast_resolve(call->session->process, attachment->context, gid, request->lid, request->after, &answer);
+	if (r < 0)
+		return r;
+	reply = call_alloc(call, sizeof(*reply));
+	vsd__mcast_resolve_reply__init(reply);
+	reply->bucket = answer.bucket;
+	reply->generation = answer.generation;
+	reply->peers = answer.peers;
+	reply->n_peers = answer.n;
+	reply->more = answer.more;
+	call->reply = &reply->base;
+	return 0;
 }

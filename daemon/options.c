@@ -16,6 +16,7 @@
 #include "daemon/names.h"
 
 static const char *const words_switch[] = { "off", "on", NULL };
+static const char *const words_atomics[] = { "", "device", "global", NULL };
 static const char *const words_connect[] = { "domain", "any", NULL };
 static const char *const words_level[] = { "error", "warning", "info", "debug", NULL };
 static const char *const words_link[] = { "", "infiniband", "ethernet", NULL };
@@ -228,7 +229,36 @@ static int apply_ids(
 	return 0;
 }
 
+/* A number of bytes, or a word for 0. */
+static int apply_bytes(
+	const struct option *option, void *target, const char *value, char *why, unsigned size)
+{
+	uint64_t n = 0;
+	int r = 0;
+
+	if (strcmp(value, option->words[0]) != 0)
+		r = get_number(option->key, value, option->min, option->max, &n, why, size);
+	if (r == 0)
+		*(uint64_t *)(void *)((char *)target + option->offset) = n;
+	return r;
+}
+
+/* Patterns, as one text. */
+static int apply_patterns(
+	const struct option *option, void *target, const char *value, char *why, unsigned size)
+{
+	char *text = (char *)target + option->offset;
+
+	if (strlen(value) >= CONFIG_PATTERNS_MAX) {
+		snprintf(why, size, "%s has at most %d characters", option->key, CONFIG_PATTERNS_MAX - 1);
+		return -EINVAL;
+	}
+	snprintf(text, CONFIG_PATTERNS_MAX, "%s", value);
+	return 0;
+}
+
 #define D(field) offsetof(struct config, field)
+#define G(field) offsetof(struct device_grant, field)
 #define V(field) offsetof(struct device_config, field)
 
 /* clang-format off */
@@ -238,22 +268,33 @@ const struct option options[] = {
 	{ SECTION_DAEMON, "domain_share", "100", apply_u32, D(domain_share), 1, 100 },
 	{ SECTION_DAEMON, "cma", "on", apply_bool, D(cma), .words = words_switch },
 	{ SECTION_DAEMON, "connect", "any", apply_bool, D(connect_any), .words = words_connect },
+	{ SECTION_DAEMON, "device_events", "on", apply_bool, D(device_events), .words = words_switch },
 	{ SECTION_DAEMON, "lane_slots", "0", apply_slots, D(lane_slots), 0, 256 },
 	{ SECTION_DEVICE, "guid", NULL, apply_hex64, V(guid), 1 },
 	{ SECTION_DEVICE, "lid", NULL, apply_u32, V(lid), 1, 0xbfff },
 	{ SECTION_DEVICE, "gid_prefix", "fe80:0000:0000:0000", apply_hex64, V(gid_prefix), 1 },
 	{ SECTION_DEVICE, "link_layer", "infiniband", apply_word, V(link_layer), .words = words_link },
+	{ SECTION_DEVICE, "atomics", "global", apply_word, V(atomics), .words = words_atomics },
 	{ SECTION_DEVICE, "netdev", "auto", apply_netdev, V(netdev) },
 	{ SECTION_DEVICE, "mtu", "4096", apply_mtu, V(mtu), 256, 4096 },
 	{ SECTION_DEVICE, "port", "active", apply_bool, V(active), .words = words_port },
 	{ SECTION_CONNECT, "users", "*", apply_ids, D(connect_users), 0 },
 	{ SECTION_CONNECT, "groups", NULL, apply_ids, D(connect_groups), 1 },
+	{ SECTION_GRANT, "users", NULL, apply_ids, G(users), 0 },
+	{ SECTION_GRANT, "groups", NULL, apply_ids, G(groups), 1 },
+	{ SECTION_GRANT, "cgroups", NULL, apply_patterns, G(cgroups) },
+	{ SECTION_GRANT, "devices", "*", apply_patterns, G(devices) },
+	{ SECTION_GRANT, "contexts", "256", apply_u32, G(contexts), 0, 1 << 20 },
+	{ SECTION_GRANT, "memlock", "off", apply_bytes, G(memlock), 4096, INT64_MAX, words_switch },
+	{ SECTION_GRANT, "rdma_cm", "on", apply_bool, G(rdma_cm), .words = words_switch },
+	{ SECTION_GRANT, "domain_contexts", "off", apply_bool, G(domain_contexts), .words = words_switch },
 };
 /* clang-format on */
 const unsigned n_options = sizeof(options) / sizeof(options[0]);
 
 _Static_assert(
-	sizeof(enum log_level) == sizeof(unsigned) && sizeof(enum link_layer) == sizeof(unsigned),
+	sizeof(enum log_level) == sizeof(unsigned) && sizeof(enum link_layer) == sizeof(unsigned) &&
+		sizeof(enum atomics) == sizeof(unsigned),
 	"apply_word writes an unsigned");
 
 const struct option *option_find(enum section section, const char *key)

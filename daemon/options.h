@@ -16,6 +16,7 @@ enum section {
 	SECTION_DEVICE,  /* of struct device_config */
 	SECTION_LIMITS,  /* of struct user_limits; the keys are slot_info's names */
 	SECTION_CONNECT, /* of struct config */
+	SECTION_GRANT,   /* of struct device_grant */
 };
 
 struct option {

@@ -17,6 +17,7 @@
 #include "daemon/process.h"
 #include "daemon/refuse.h"
 #include "daemon/server.h"
+#include "daemon/target.h"
 #include "daemon/wire_pair.h"
 #include "daemon/worker.h"
 #include "proto/ring_abi.h"
@@ -253,7 +254,10 @@ void pair_noticed(struct process *process, struct notice *notice)
 {
 	enum notice_kind kind = notice->kind;
 
-	(void)process;
+	if (kind == NOTICE_XRC_EVENT || kind == NOTICE_XRC_REFUSED) {
+		qp_noticed(process, notice);
+		return;
+	}
 	notice_drop(notice);
 	if (kind == NOTICE_SEGMENT)
 		notice_segment(notice)->told[notice->side] = true;

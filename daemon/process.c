@@ -192,6 +192,7 @@ static void tear_down(struct process *process)
 	cleanup_close(&process->kick);
 	worker_close(server->worker, process->page);
 	handle_table_deinit(&process->loops);
+	free(process->places);
 	charge_release(&process->charge);
 	charge_release(&process->fds_charge);
 	domain_unref(process->domain);
@@ -235,6 +236,9 @@ struct process *process_free(struct process *process, enum gone_reason reason)
 		return NULL;
 	process->broken = true;
 	pairs_break(process, reason);
+	/* Of its QPs, which go with its attachments. */
+	while (!list_empty(&process->notices))
+		notice_drop(container_of(process->notices.next, struct notice, link));
 	handle_remove(&process->server->processes, process->id, HANDLE_PROCESS);
 	tear_down(process);
 	return NULL;

@@ -18,11 +18,12 @@
 #include "daemon/notice.h"
 #include "proto/fdlist.h"
 
+struct mr;
 struct server;
 struct session;
 
 /* An answer to what may be asked on the event socket. */
-#define PROCESS_ANSWER_MAX 96
+#define PROCESS_ANSWER_MAX 256
 
 #define HANDLE_PROCESS 1 /* type in the server's table of processes */
 
@@ -47,6 +48,9 @@ struct process {
 	unsigned fds_unread;       /* notices with fds since the socket was last seen empty */
 	struct list pairs;         /* struct pair_side */
 	unsigned strangers;        /* pairs that processes of other domains made alone */
+	struct mr **places;        /* of its page: who has each; NULL: nobody */
+	uint32_t n_places;         /* that anybody ever had */
+	uint64_t places_seen;      /* changes of them that were looked at */
 	struct handle_table loops; /* wires inside this process */
 	uint32_t loop_generation;
 	struct charge charge, fds_charge;

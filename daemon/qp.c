@@ -5,66 +5,44 @@
  */
 #include "daemon/qp.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "daemon/context.h"
 #include "daemon/item.h"
+#include "daemon/multicast.h"
 #include "daemon/pd.h"
 #include "daemon/process.h"
 #include "daemon/refuse.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
+#include "daemon/srq.h"
+#include "daemon/target.h"
 #include "daemon/wire_pair.h"
+#include "daemon/xrcd.h"
 
-enum { REF_PD, REF_SEND_CQ, REF_RECV_CQ, REF_SRQ, REFS };
+enum { REF_PD, REF_SEND_CQ, REF_RECV_CQ, REF_SRQ, REF_XRCD, REFS };
 
 #define WR_BYTES  64u
 #define SGE_BYTES 16u
 
-int qpn_table_init(struct qpn_table *table)
+struct qp *qp_by_number(const struct server *server, uint32_t qpn)
 {
-	table->ranges = calloc(QPN_RANGES, sizeof(struct qpn_range *));
-	return table->ranges ? 0 : -ENOMEM;
+	struct number *number = numbers_get(&server->numbers, qpn, NUMBER_QP);
+
+	return number ? container_of(number, struct qp, number) : NULL;
 }
 
-void qpn_table_deinit(struct qpn_table *table)
+struct qp *notice_qp(struct notice *notice)
 {
-	free(table->ranges);
-	table->ranges = NULL;
+	return container_of(notice, struct qp, notice);
 }
 
-struct qp *qpn_table_get(const struct qpn_table *table, uint32_t qpn)
+struct wire *qp_wire(const struct qp *qp)
 {
-	struct qpn_range *range =
-		qpn < QPN_RANGES * QPN_RANGE_SIZE ? table->ranges[qpn / QPN_RANGE_SIZE] : NULL;
-
-	return range ? range->qps[qpn % QPN_RANGE_SIZE] : NULL;
-}
-
-static int qpn_table_set(struct qpn_table *table, struct qp *qp)
-{
-	struct qpn_range **range = &table->ranges[qp->attr.qpn / QPN_RANGE_SIZE];
-
-	if (!*range)
-		*range = calloc(1, sizeof(**range));
-	if (!*range)
-		return -ENOMEM;
-	(*range)->qps[qp->attr.qpn % QPN_RANGE_SIZE] = qp;
-	(*range)->count++;
-	return 0;
-}
-
-static void qpn_table_unset(struct qpn_table *table, const struct qp *qp)
-{
-	struct qpn_range **range = &table->ranges[qp->attr.qpn / QPN_RANGE_SIZE];
-
-	(*range)->qps[qp->attr.qpn % QPN_RANGE_SIZE] = NULL;
-	if (--(*range)->count == 0) {
-		free(*range);
-		*range = NULL;
-	}
+	return list_empty(&qp->wires)
+		       ? NULL
+		       : wire_of_end(container_of(qp->wires.next, struct wire_end, link));
 }
 
 static uint32_t qp_max(const struct device_attr *attr)
@@ -72,13 +50,57 @@ static uint32_t qp_max(const struct device_attr *attr)
 	return attr->max_qp;
 }
 
+static int qp_busy(const struct object *object)
+{
+	return mcast_busy((const struct qp *)object);
+}
+
 static void qp_fini(struct object *object)
 {
 	struct qp *qp = (struct qp *)object;
 
+	notice_drop(&qp->notice);
+	if (qp->attr.type == QP_XRC_RECV) {
+		target_close(qp);
+		return;
+	}
+	mcast_leave(qp);
 	qp_leave(qp);
-	qpn_table_unset(&object->context->server->qps, qp);
+	numbers_remove(&object->context->server->numbers, &qp->number);
 	lease_number_give(&object->owner->leases[LEASE_KIND_QPN], qp->attr.qpn);
+}
+
+static const char *type_name(enum qp_type type)
+{
+	switch (type) {
+	case QP_RC:
+		return "RC";
+	case QP_UC:
+		return "UC";
+	case QP_UD:
+		return "UD";
+	case QP_XRC_SEND:
+		return "XRC_SEND";
+	case QP_XRC_RECV:
+		return "XRC_RECV";
+	}
+	return "?";
+}
+
+static void describe_peer(const struct qp *qp, struct item *item)
+{
+	enum qp_state state = qp->target ? qp->target->state : qp->state;
+	const struct wire *wire = qp_wire(qp);
+
+	item->state = qp_state_name(state);
+	if (qp->attr.type != QP_UD && state != QP_RESET && state != QP_INIT) {
+		item->peer_number = qp->target ? qp->target->dest.qpn : qp->dest.qpn;
+		item->has |= ITEM_PEER_NUMBER;
+	}
+	if (wire) {
+		item->peer_pid = (uint32_t)wire_peer_pid(wire, qp);
+		item->has |= ITEM_PEER_PID;
+	}
 }
 
 static void qp_describe(const struct object *object, struct item *item)
@@ -89,19 +111,12 @@ static void qp_describe(const struct object *object, struct item *item)
 	item_set_ref(item, &item->send_cq, ITEM_SEND_CQ, object_refers(object, REF_SEND_CQ));
 	item_set_ref(item, &item->recv_cq, ITEM_RECV_CQ, object_refers(object, REF_RECV_CQ));
 	item_set_ref(item, &item->srq, ITEM_SRQ, object_refers(object, REF_SRQ));
+	item_set_ref(item, &item->xrcd, ITEM_XRCD, object_refers(object, REF_XRCD));
 	item->number = qp->attr.qpn;
 	item->depth = qp->attr.max_send_wr;
-	item->kind = qp->attr.type == QP_RC ? "RC" : qp->attr.type == QP_UC ? "UC" : "UD";
-	item->state = qp_state_name(qp->state);
+	item->kind = type_name(qp->attr.type);
 	item->has |= ITEM_NUMBER | ITEM_DEPTH;
-	if (qp->attr.type != QP_UD && qp->state != QP_RESET && qp->state != QP_INIT) {
-		item->peer_number = qp->dest.qpn;
-		item->has |= ITEM_PEER_NUMBER;
-	}
-	if (qp->wire) {
-		item->peer_pid = (uint32_t)wire_peer_pid(qp->wire, qp);
-		item->has |= ITEM_PEER_PID;
-	}
+	describe_peer(qp, item);
 }
 
 const struct object_class object_qp = {
@@ -110,15 +125,37 @@ const struct object_class object_qp = {
 	.size = sizeof(struct qp),
 	.refs = REFS,
 	.max = qp_max,
+	.busy = qp_busy,
 	.fini = qp_fini,
 	.describe = qp_describe,
 };
+
+/* Which objects each type stands on. */
+static int check_refs(const struct qp_attr *attr, struct object *const on[REFS])
+{
+	bool receives = attr->type == QP_XRC_RECV, sends = attr->type == QP_XRC_SEND;
+
+	if (receives)
+		return on[REF_XRCD] && attr->send_cq == 0 && attr->recv_cq == 0 && attr->srq == 0
+			       ? 0
+			       : refuse(-EINVAL, "an XRC receive QP has an XRCD and nothing else");
+	if (!on[REF_PD] || !on[REF_SEND_CQ] || (attr->srq && !on[REF_SRQ]) || attr->xrcd)
+		return -EINVAL;
+	if (sends)
+		return attr->recv_cq == 0 && attr->srq == 0
+			       ? 0
+			       : refuse(-EINVAL, "an XRC send QP receives nothing");
+	if (on[REF_SRQ] && srq_is_xrc(on[REF_SRQ]))
+		return refuse(-EINVAL, "srq %u is for XRC", attr->srq);
+	return on[REF_RECV_CQ] ? 0 : -EINVAL;
+}
 
 static int check(const struct context *context, const struct qp_attr *attr)
 {
 	const struct device_attr *device = &context->device->attr;
 
-	if (attr->type != QP_RC && attr->type != QP_UC && attr->type != QP_UD)
+	if (attr->type != QP_RC && attr->type != QP_UC && attr->type != QP_UD &&
+		attr->type != QP_XRC_SEND && attr->type != QP_XRC_RECV)
 		return refuse(-EOPNOTSUPP, "type %u", attr->type);
 	if (attr->max_send_wr > device->max_qp_wr || attr->max_recv_wr > device->max_qp_wr ||
 		attr->max_send_sge > device->max_sge || attr->max_recv_sge > device->max_sge ||
@@ -143,34 +180,43 @@ static int number_take(struct attachment *attachment, struct qp *qp)
 
 	if (r < 0)
 		return r;
-	r = qpn_table_set(&attachment->context->server->qps, qp);
+	qp->number = (struct number){ NUMBER_QP, qp->attr.qpn };
+	r = numbers_add(&attachment->context->server->numbers, &qp->number);
 	if (r < 0)
 		lease_number_give(&attachment->leases[LEASE_KIND_QPN], qp->attr.qpn);
 	return r;
 }
 
-int qp_new(
-	struct attachment *attachment, uint32_t pd, const struct qp_attr *attr, struct object **qp)
+/* @qpn: of a receive QP that is to be opened; 0: a new one. */
+static int target_take(struct qp *qp, const struct object *xrcd, uint32_t qpn)
 {
-	struct object *on[REFS] = {
-		[REF_PD] = pd_get(attachment, pd),
-		[REF_SEND_CQ] = object_get(attachment, OBJECT_CQ, attr->send_cq),
-		[REF_RECV_CQ] = object_get(attachment, OBJECT_CQ, attr->recv_cq),
-		[REF_SRQ] = attr->srq ? object_get(attachment, OBJECT_SRQ, attr->srq) : NULL,
-	};
+	struct xrc_domain *domain = xrcd_domain(xrcd);
+	int r = qpn ? target_open(domain, qpn, qp) : target_new(domain, qp);
+
+	if (r == 0)
+		qp->attr.qpn = qp->target->number.value;
+	return r;
+}
+
+/* @attr->qpn of an XRC receive QP: as of target_take(). */
+static int qp_make(struct attachment *attachment, const struct qp_attr *attr,
+	struct object *const on[REFS], struct object **qp)
+{
 	struct object *made;
-	int r = check(attachment->context, attr);
+	struct qp *new;
+	int r = object_new(attachment, OBJECT_QP, queue_bytes(attr), &made);
 
 	if (r < 0)
 		return r;
-	if (!on[REF_PD] || !on[REF_SEND_CQ] || !on[REF_RECV_CQ] || (attr->srq && !on[REF_SRQ]))
-		return -EINVAL;
-	r = object_new(attachment, OBJECT_QP, queue_bytes(attr), &made);
-	if (r < 0)
-		return r;
-	((struct qp *)made)->attr = *attr;
-	((struct qp *)made)->process = attachment->session->process;
-	r = number_take(attachment, (struct qp *)made);
+	new = (struct qp *)made;
+	new->attr = *attr;
+	new->process = attachment->session->process;
+	list_init(&new->wires);
+	list_init(&new->groups);
+	list_init(&new->link_target);
+	notice_init(&new->notice, 0);
+	r = attr->type == QP_XRC_RECV ? target_take(new, on[REF_XRCD], attr->qpn)
+				      : number_take(attachment, new);
 	if (r < 0) {
 		object_discard(made);
 		return r;
@@ -183,28 +229,72 @@ int qp_new(
 	return r;
 }
 
+static struct object *named(
+	const struct attachment *attachment, enum object_type type, uint32_t handle)
+{
+	return handle ? object_get(attachment, type, handle) : NULL;
+}
+
+int qp_new(
+	struct attachment *attachment, uint32_t pd, const struct qp_attr *attr, struct object **qp)
+{
+	struct object *on[REFS] = {
+		[REF_PD] = attr->type == QP_XRC_RECV ? NULL : pd_get(attachment, pd),
+		[REF_SEND_CQ] = named(attachment, OBJECT_CQ, attr->send_cq),
+		[REF_RECV_CQ] = named(attachment, OBJECT_CQ, attr->recv_cq),
+		[REF_SRQ] = named(attachment, OBJECT_SRQ, attr->srq),
+		[REF_XRCD] = named(attachment, OBJECT_XRCD, attr->xrcd),
+	};
+	int r = check(attachment->context, attr);
+
+	if (r == 0)
+		r = check_refs(attr, on);
+	if (r == 0 && attr->type == QP_XRC_RECV && attr->qpn)
+		r = refuse(-EINVAL, "the number of an XRC receive QP is not its creator's to choose");
+	return r < 0 ? r : qp_make(attachment, attr, on, qp);
+}
+
+int qp_open(struct attachment *attachment, uint32_t xrcd, uint32_t qpn, struct object **qp)
+{
+	const struct qp_attr attr = { .type = QP_XRC_RECV, .qpn = qpn, .xrcd = xrcd };
+	struct object *on[REFS] = { [REF_XRCD] = named(attachment, OBJECT_XRCD, xrcd) };
+
+	if (!on[REF_XRCD])
+		return -EINVAL;
+	if (qpn == 0)
+		return refuse(-EINVAL, "no receive QP 0 in this XRCD");
+	return qp_make(attachment, &attr, on, qp);
+}
+
 const struct object *qp_pd(const struct qp *qp)
 {
 	return object_refers(&qp->object, REF_PD);
 }
 
-bool qp_names(const struct qp *qp, const struct qp *other)
+bool qp_dest_is(const struct qp_dest *dest, uint32_t qpn, const struct device *device)
 {
-	return qp->dest.qpn == other->attr.qpn &&
-	       device_has_address(other->object.context->device, qp->dest.lid,
-		       qp->dest.has_gid ? qp->dest.gid : NULL);
+	return dest->qpn == qpn &&
+	       device_has_address(device, dest->lid, dest->has_gid ? dest->gid : NULL);
+}
+
+static bool qp_names(const struct qp *qp, const struct qp *other)
+{
+	return qp_dest_is(&qp->dest, other->attr.qpn, other->object.context->device);
 }
 
 void qp_leave(struct qp *qp)
 {
-	if (qp->wire)
-		wire_leave(qp->wire, qp);
-	assert(!qp->wire);
+	while (!list_empty(&qp->wires))
+		wire_leave(container_of(qp->wires.next, struct wire_end, link));
 }
 
 void qp_kill(struct qp *qp)
 {
+	mcast_leave(qp);
 	qp_leave(qp);
+	target_close(qp);
+	notice_drop(&qp->notice);
+	qp->wanted = 0;
 	qp->state = QP_ERR;
 	qp->process = NULL;
 }
@@ -212,14 +302,32 @@ void qp_kill(struct qp *qp)
 static int connect_qp(struct qp *qp)
 {
 	struct server *server = qp->object.context->server;
-	struct qp *other = qpn_table_get(&server->qps, qp->dest.qpn);
+	struct qp *other = qp_by_number(server, qp->dest.qpn);
 
-	if (qp->attr.type == QP_UD || qp->wire || !qp_state_connected(qp->state))
+	if (qp->attr.type == QP_UD || !list_empty(&qp->wires) || !qp_state_connected(qp->state))
 		return 0;
-	if (!other || other->wire || other->attr.type != qp->attr.type ||
+	if (qp->attr.type == QP_XRC_SEND)
+		return qp->wanted ? xrc_connect(qp, (uint32_t)qp->wanted) : 0;
+	if (!other || !list_empty(&other->wires) || other->attr.type != qp->attr.type ||
 		!qp_state_connected(other->state) || !qp_names(qp, other) || !qp_names(other, qp))
 		return 0;
 	return wire_connect(server, qp, other);
+}
+
+int qp_check_change(
+	uint32_t qpn, enum qp_state state, const struct qp_change *change, bool connects)
+{
+	bool to_rtr = state == QP_INIT && change->state == QP_RTR;
+
+	if (!qp_state_follows(state, change->state))
+		return refuse(-EINVAL, "QP 0x%x from %s to %s", qpn, qp_state_name(state),
+			qp_state_name(change->state));
+	/* The destination comes with INIT to RTR, and only then. */
+	if (change->dest && !to_rtr)
+		return refuse(-EINVAL, "QP 0x%x: a destination comes with INIT to RTR only", qpn);
+	if (!change->dest && to_rtr && connects)
+		return refuse(-EINVAL, "QP 0x%x: no destination", qpn);
+	return 0;
 }
 
 int qp_modify(struct attachment *attachment, uint32_t handle, const struct qp_change *change)
@@ -230,16 +338,13 @@ int qp_modify(struct attachment *attachment, uint32_t handle, const struct qp_ch
 
 	if (!qp)
 		return -EINVAL;
-	if (!qp_state_follows(qp->state, change->state))
-		return refuse(-EINVAL, "QP 0x%x from %s to %s", qp->attr.qpn,
-			qp_state_name(qp->state), qp_state_name(change->state));
-	/* The destination comes with INIT to RTR, and only then. */
-	if (change->dest && !(qp->state == QP_INIT && change->state == QP_RTR))
-		return refuse(-EINVAL, "QP 0x%x: a destination comes with INIT to RTR only",
-			qp->attr.qpn);
-	if (!change->dest && qp->state == QP_INIT && change->state == QP_RTR &&
-		qp->attr.type != QP_UD)
-		return refuse(-EINVAL, "QP 0x%x: no destination", qp->attr.qpn);
+	if (qp->attr.type == QP_XRC_RECV)
+		return target_modify(qp->target, change);
+	if (change->shared)
+		return refuse(-EINVAL, "QP 0x%x is not shared", qp->attr.qpn);
+	r = qp_check_change(qp->attr.qpn, qp->state, change, qp->attr.type != QP_UD);
+	if (r < 0)
+		return r;
 	old = *qp;
 	qp->state = change->state;
 	if (change->dest)
@@ -248,6 +353,7 @@ int qp_modify(struct attachment *attachment, uint32_t handle, const struct qp_ch
 		qp->sq_psn = *change->sq_psn;
 	if (!qp_state_connected(qp->state)) {
 		qp->resets += qp->state == QP_RESET;
+		qp->wanted = 0;
 		qp_leave(qp);
 		return 0;
 	}

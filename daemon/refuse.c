@@ -8,6 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#undef refuse
+
 static char reason[320];
 static bool is_quota;
 

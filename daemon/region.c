@@ -24,6 +24,7 @@
 #include "daemon/server.h"
 #include "daemon/session.h"
 #include "daemon/watch.h"
+#include "daemon/window.h"
 #include "daemon/worker.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -55,7 +56,7 @@ void regions_deinit(struct regions *regions)
 		assert(region->users == 0);
 		region_release(region);
 	}
-	assert(!regions->names && !regions->mrs);
+	assert(!regions->names && !regions->mrs && !regions->heaps);
 	region_space_deinit(&regions->space);
 }
 
@@ -101,9 +102,19 @@ struct region *region_find(struct server *server, const struct domain *domain, c
 
 /* ---- one ---- */
 
+static int number_compare(const void *a, const void *b)
+{
+	const struct region *x = a, *y = b;
+
+	return x->number == y->number ? 0 : x->number < y->number ? -1 : 1;
+}
+
 static void tear_down(struct region *region)
 {
 	struct server *server = region->server;
+
+	if (region->heap_pid)
+		tdelete(region, &server->regions.heaps, number_compare);
 
 	for (unsigned i = 0; i < 2; i++) {
 		list_remove(&region->capabilities[i].link);
@@ -117,6 +128,7 @@ static void tear_down(struct region *region)
 		server->regions.count--;
 		server->regions.bytes -= region->size;
 	}
+	window_unref(region->window);
 	worker_close(server->worker, region->memfd);
 	charge_release(&region->charge);
 	charge_release(&region->bytes);
@@ -207,6 +219,7 @@ int region_new(struct session *session, uint64_t size, uint32_t flags, struct re
 	};
 	list_init(&made->link);
 	list_init(&made->range.link);
+	list_init(&made->link_heap);
 	for (unsigned i = 0; i < 2; i++) {
 		list_init(&made->capabilities[i].link);
 		made->capabilities[i].region = made;
@@ -229,6 +242,13 @@ void region_announce(struct region *region)
 	watch_region(region, true);
 }
 
+/* Its name came or went: who knows it hears of it once more, as it is now. */
+static void announce_again(const struct region *region)
+{
+	if (region->announced)
+		watch_region(region, true);
+}
+
 void region_check(struct region *region)
 {
 	if (region->users > 0 || region->persistent)
@@ -249,6 +269,61 @@ void region_unref(struct region *region)
 	assert(region->users > 0);
 	region->users--;
 	region_check(region);
+}
+
+/* ---- heaps ---- */
+
+int heap_new(struct session *session, uint64_t size, struct region **region)
+{
+	struct region *made;
+	int r = region_new(session, size, 0, &made);
+
+	if (r < 0)
+		return r;
+	if (!tsearch(made, &session->server->regions.heaps, number_compare)) {
+		region_check(made);
+		return -ENOMEM;
+	}
+	made->heap_pid = session->pid;
+	list_append(&session->heaps, &made->link_heap);
+	region_ref(made);
+	region_announce(made);
+	*region = made;
+	return 0;
+}
+
+static void give(struct region *region)
+{
+	list_remove(&region->link_heap);
+	region_unref(region);
+}
+
+struct region *heap_find(const struct session *session, uint32_t number)
+{
+	const struct region key = { .number = number };
+	void *node = tfind(&key, &session->server->regions.heaps, number_compare);
+	struct region *region = node ? *(struct region **)node : NULL;
+
+	return region && region->domain == session->domain && region->heap_pid == session->pid
+		       ? region
+		       : NULL;
+}
+
+int heap_give(struct session *session, uint32_t number)
+{
+	struct region *region = heap_find(session, number);
+
+	/* Another session of the process may have it, and registrations may be all that is left of it. */
+	if (!region || list_empty(&region->link_heap) || region->creator != session->id)
+		return refuse(-EINVAL, "no heap %u", number);
+	give(region);
+	return 0;
+}
+
+void heaps_give(struct session *session)
+{
+	list_for_each_safe (pos, &session->heaps)
+		give(container_of(pos, struct region, link_heap));
 }
 
 /* ---- names ---- */
@@ -296,8 +371,10 @@ void region_release(struct region *region)
 	region->persistent = false;
 	charge_release(&region->persistent_bytes);
 	/* One that goes is told of with its name. */
-	if (region->users > 0)
+	if (region->users > 0 && region->name[0]) {
 		region_unname(region);
+		announce_again(region);
+	}
 	region_check(region);
 }
 
@@ -326,15 +403,34 @@ static int export_check(
 	return 0;
 }
 
+/*
+ * For real devices on older kernels. Not where clients are of our own user and could get at our memory: there the seal is all that
+ * holds.
+ */
+static struct window *look_through(const struct region *region)
+{
+	uid_t own = geteuid();
+
+	return own == 0 || own != region->domain->key.uid ? window_new(region->memfd, region->size) : NULL;
+}
+
 static int seal(struct region *region)
 {
+	struct window *window;
+
 	if (region->sealed)
 		return 0;
 	if (region->shared)
 		return refuse(-EBUSY, "other processes may write region %u", region->number);
-	if (fcntl(region->memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
-		return errno == EPERM ? refuse(-EBUSY, "its creator has put a seal on seals")
+	window = look_through(region);
+	if (fcntl(region->memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0) {
+		int error = errno;
+
+		window_unref(window);
+		return error == EPERM ? refuse(-EBUSY, "its creator has put a seal on seals")
 				      : refuse(-EOPNOTSUPP, "the kernel has no such seal");
+	}
+	region->window = window;
 	region->sealed = true;
 	region->read_only = true;
 	return 0;
@@ -357,6 +453,8 @@ int region_export(
 		return r;
 	}
 	region->read_only = flags & (REGION_READ_ONLY | REGION_SEAL);
+	if (!named)
+		announce_again(region);
 	return 0;
 }
 

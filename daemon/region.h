@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "daemon/account.h"
 #include "daemon/list.h"
@@ -19,6 +20,7 @@ struct item;
 struct lease_pool;
 struct server;
 struct session;
+struct window;
 
 #define REGION_NAME_MAX 64
 
@@ -58,8 +60,12 @@ struct region {
 	bool shared;     /* another process than its creator's could write it */
 	bool sealed;     /* nobody can write it any more who does not already */
 	bool announced;  /* watchers know it */
+	struct window *window; /* from before it was sealed; NULL: none */
 	unsigned users;
 	struct region_capability capabilities[2];
+	/* Of a heap: parts of it may be registered by the process that has it, and nobody else finds it. */
+	struct list link_heap; /* in its session's; not in the list: it was given back */
+	pid_t heap_pid;	       /* 0: none */
 	struct charge charge, bytes, fds, persistent_bytes;
 };
 
@@ -68,7 +74,8 @@ struct regions {
 	struct list all;
 	struct list capabilities;
 	void *names; /* tree of struct region, by domain and name */
-	void *mrs;   /* tree of struct mr on regions, by session and key */
+	void *mrs;   /* tree of struct mr with a region's key, an imported one, or on a heap, by session and key */
+	void *heaps; /* tree of struct region that are heaps, by number */
 	struct region_space space;
 	uint32_t last, count;
 	uint64_t bytes;
@@ -86,6 +93,15 @@ void region_announce(struct region *region);
 void region_check(struct region *region);
 void region_ref(struct region *region);
 void region_unref(struct region *region);
+
+/* A region for the heap of @session's process: it has the session as a user until it is given back. */
+int heap_new(struct session *session, uint64_t size, struct region **region);
+/* -EINVAL: @session has no such heap. */
+int heap_give(struct session *session, uint32_t number);
+/* All that it has. */
+void heaps_give(struct session *session);
+/* The heap of @session's process with that number. NULL: none. */
+struct region *heap_find(const struct session *session, uint32_t number);
 
 /* NULL: none of that domain has this name. */
 struct region *region_find(struct server *server, const struct domain *domain, const char *name);

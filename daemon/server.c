@@ -14,9 +14,16 @@
 #include "daemon/accept.h"
 #include "daemon/context.h"
 #include "daemon/device.h"
+#include "daemon/job.h"
+#include "daemon/look.h"
+#include "daemon/native.h"
+#include "daemon/node.h"
+#include "daemon/observer.h"
 #include "daemon/pair.h"
 #include "daemon/process.h"
+#include "daemon/rdma_nl.h"
 #include "daemon/session.h"
+#include "daemon/watch.h"
 
 #define REAP_OBJECTS    4096u /* in one turn of the loop */
 #define REAP_SESSIONS   16u
@@ -28,6 +35,7 @@
 #define PROCESSES_MAX (1u << 20)
 #define SEGMENTS_MAX  (1u << 22)
 #define PDS_MAX	      (1u << 24)
+#define XRCDS_MAX     (1u << 24)
 
 static void reap(void *data)
 {
@@ -150,13 +158,16 @@ static int set_up(struct server *server, struct loop *loop)
 	if (r == 0)
 		r = accept_init(server);
 	if (r == 0)
-		r = qpn_table_init(&server->qps);
+		r = numbers_init(&server->numbers);
 	if (r == 0)
 		r = lease_pool_init(&server->qpns, SLOT_QPNS, 8);
+	server->qpns.units--; /* the last QP number stands for multicast */
 	if (r == 0)
 		r = lease_pool_init(&server->keys, SLOT_KEYS, 12);
 	if (r == 0)
 		r = map_page_init(&server->map);
+	if (r == 0)
+		r = mcast_init(&server->mcast);
 	if (r == 0)
 		r = devices_make(server, server->config, &server->devices);
 	if (r == 0)
@@ -188,9 +199,17 @@ int server_new(struct loop *loop, struct config *config, const struct backend *b
 	list_init(&made->kept);
 	list_init(&made->stuck);
 	list_init(&made->watchers);
+	list_init(&made->natives);
+	list_init(&made->observers);
+	list_init(&made->looks);
+	list_init(&made->lookers);
+	list_init(&made->native_domains);
+	real_devices_init(&made->real, "/sys/class");
+	snprintf(made->nodes, sizeof(made->nodes), "%s", NODES_PATH);
 	handle_table_init(&made->processes, PROCESSES_MAX);
 	handle_table_init(&made->segments, SEGMENTS_MAX);
 	handle_table_init(&made->pd_numbers, PDS_MAX);
+	handle_table_init(&made->xrcd_numbers, XRCDS_MAX);
 	regions_init(&made->regions, &made->keys);
 	scratch_init(&made->scratch);
 	r = set_up(made, loop);
@@ -202,10 +221,45 @@ int server_new(struct loop *loop, struct config *config, const struct backend *b
 	return 0;
 }
 
+static void real_changed(void *data)
+{
+	struct server *server = data;
+
+	watch_devices(server);
+	observers_update(server);
+	log_info("%u real devices", server->real.n);
+	for (unsigned i = 0; i < server->real.n; i++)
+		log_debug("%s is %s, driver %u", server->real.list[i].node, server->real.list[i].name,
+			server->real.list[i].driver);
+}
+
+int server_real(struct server *server)
+{
+	int r;
+
+	server->real.netlink = rdma_nl_open();
+	r = real_devices_follow(&server->real, server->loop, real_changed, server);
+	/* Where netlink is forbidden there may still be devices. */
+	if (r < 0)
+		log_warning("real devices that come later will not be seen: %s", strerror(-r));
+	real_devices_scan(&server->real);
+	if (server->real.n > 0)
+		real_changed(server);
+	return 0;
+}
+
+void server_observe(struct server *server)
+{
+	server->own_queue = job_queue_new(UINT32_MAX);
+	server->observing = server->own_queue != NULL;
+	observers_update(server);
+}
+
 static void end_sessions(struct server *server)
 {
 	/* The daemon ends, not the clients: nobody is told that his peer is gone. */
 	process_silence(server);
+	server->ending = true;
 	while (!list_empty(&server->sessions))
 		session_lost(
 			container_of(server->sessions.next, struct session, link), GONE_ADMIN);
@@ -219,17 +273,27 @@ static void end_sessions(struct server *server)
 	}
 }
 
-struct server *server_free(struct server *server)
+void server_end(struct server *server)
 {
-	if (!server)
-		return NULL;
 	server_unlisten(server);
 	server->idle = NULL;
 	if (server->reaper.event)
 		end_sessions(server);
+	server->observing = false;
+	observers_end(server);
+	looks_end(server);
+	server->own_queue = job_queue_end(server->jobs, server->own_queue, true);
+}
+
+struct server *server_free(struct server *server)
+{
+	if (!server)
+		return NULL;
+	server_end(server);
 	assert(!server->pairs && list_empty(&server->contexts));
 	regions_deinit(&server->regions);
 	devices_drop(&server->devices);
+	real_devices_deinit(&server->real);
 	timer_deinit(&server->reaper);
 	timer_deinit(&server->keeper);
 	timer_deinit(&server->unstick);
@@ -238,7 +302,8 @@ struct server *server_free(struct server *server)
 	handle_table_deinit(&server->processes);
 	handle_table_deinit(&server->segments);
 	handle_table_deinit(&server->pd_numbers);
-	qpn_table_deinit(&server->qps);
+	handle_table_deinit(&server->xrcd_numbers);
+	numbers_deinit(&server->numbers);
 	lease_pool_deinit(&server->qpns);
 	lease_pool_deinit(&server->keys);
 	map_page_deinit(&server->map);
@@ -267,6 +332,17 @@ struct session *server_session(const struct server *server, uint64_t id)
 			return session;
 	}
 	return NULL;
+}
+
+/* A port that goes down or comes up is no other device: who has it open is told. */
+static void port_set(struct server *server, const struct device_config *config)
+{
+	struct device *device = server_device(server, config->name);
+
+	if (!device || device->config.active == config->active)
+		return;
+	device->config.active = config->active;
+	contexts_port_changed(server, device);
 }
 
 int server_configure(struct server *server, struct config *config, char *error, unsigned size)
@@ -308,8 +384,12 @@ int server_configure(struct server *server, struct config *config, char *error, 
 		list_append(&server->devices, link);
 	}
 	domains_set_limits(&server->domains, config);
+	for (unsigned i = 0; i < config->n_devices; i++)
+		port_set(server, &config->devices[i]);
 	config_free(server->config);
 	server->config = config;
+	native_recheck(server);
+	observers_update(server);
 	log_set_level(config->log_level);
 	return 0;
 }

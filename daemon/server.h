@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "daemon/backend.h"
+#include "daemon/backend_ibv.h"
 #include "daemon/config.h"
 #include "daemon/domain.h"
 #include "daemon/handle.h"
@@ -16,10 +17,13 @@
 #include "daemon/list.h"
 #include "daemon/loop.h"
 #include "daemon/map_page.h"
+#include "daemon/multicast.h"
 #include "daemon/qp.h"
+#include "daemon/numbers.h"
 #include "daemon/region.h"
 #include "daemon/scratch.h"
 
+struct jobs;
 struct session;
 struct worker;
 
@@ -38,6 +42,7 @@ struct server {
 	struct config *config;
 	const struct backend *backend;
 	struct worker *worker; /* NULL: everything is done at once */
+	struct jobs *jobs;     /* the same */
 	struct listener listeners[LISTENERS_MAX];
 	unsigned n_listeners;
 	struct timer accept_pause;
@@ -63,15 +68,30 @@ struct server {
 	struct timer keeper;
 	struct list stuck; /* sessions whose answer could not be sent for want of fds */
 	struct timer unstick;
-	struct qpn_table qps;
+	struct numbers numbers;
 	struct lease_pool qpns, keys;
-	struct handle_table pd_numbers;
+	struct handle_table pd_numbers, xrcd_numbers;
+	void *xrc_domains; /* tree of struct xrc_domain */
 	struct regions regions;
 	struct map_page map;
+	struct mcast mcast;
 	struct list watchers; /* sessions */
+	struct real_devices real;
+	struct list looks;   /* struct look, what their drivers said, */
+	struct list lookers; /* struct waiting, and who waits for it */
+	struct list natives; /* struct native */
+	bool ending;	     /* the daemon is: its clients go on */
+	bool observing;	     /* real devices, by contexts of our own */
+	struct list observers;
+	struct job_queue *own_queue; /* for what we do ourselves */
+	struct real_seen seen[REAL_DEVICES_MAX]; /* that watchers know */
+	unsigned n_seen;
+	struct list native_domains; /* struct native_domain */
+	char nodes[96];	     /* the folder for private nodes */
 
 	unsigned n_sessions, n_contexts, n_objects, n_wires, n_kept;
 	uint32_t refused; /* frames and connects */
+	uint64_t requests;
 
 	/* One of each for all sessions: what a request needs while it is handled. */
 	struct scratch scratch;
@@ -86,9 +106,15 @@ struct server {
 /* @config is taken over, also on failure. */
 int server_new(struct loop *loop, struct config *config, const struct backend *backend,
 	struct server **server);
-/* Ends all sessions. */
+/* Ends all sessions, and whatever uses threads: worker and jobs may be freed, and set to NULL here. */
+void server_end(struct server *server);
+/* The same, if that was not done yet. */
 struct server *server_free(struct server *server);
 
+/* Finds the host's real devices and follows them from now on. */
+int server_real(struct server *server);
+/* From now on the kernel tells what becomes of them. */
+void server_observe(struct server *server);
 /* Replaces the configuration; on failure the old one holds and @config is freed. */
 int server_configure(struct server *server, struct config *config, char *error, unsigned size);
 

@@ -20,8 +20,12 @@
 #include "daemon/context.h"
 #include "daemon/dispatch.h"
 #include "daemon/inlet.h"
+#include "daemon/later.h"
 #include "daemon/log.h"
+#include "daemon/native.h"
+#include "daemon/native_region.h"
 #include "daemon/process.h"
+#include "daemon/region.h"
 #include "daemon/server.h"
 #include "daemon/watch.h"
 #include "daemon/worker.h"
@@ -41,7 +45,7 @@ static void update(struct session *session)
 	if (session->state == SESSION_LOST)
 		return;
 	if (list_empty(&session->out))
-		mask = LOOP_READ;
+		mask = session->later ? 0 : LOOP_READ;
 	else if (told && list_empty(&session->link_stuck))
 		mask = LOOP_WRITE;
 	if (watch_set(&session->socket, mask) < 0)
@@ -184,7 +188,7 @@ static void socket_ready(void *data, unsigned ready)
 		session_flush(session);
 	for (unsigned i = 0; i < READ_BUDGET; i++) {
 		if (!(ready & LOOP_READ) || session->state == SESSION_LOST ||
-			!list_empty(&session->out))
+			session->later || !list_empty(&session->out))
 			break;
 		/* Requests that take long, such as listings, are one a turn. */
 		if (!read_one(session) || loop_now() - start > 1)
@@ -238,6 +242,7 @@ static void tear_down(struct session *session)
 	charge_release(&session->fds_charge);
 	domain_unref(session->domain);
 	handle_table_deinit(&session->attachments);
+	handle_table_deinit(&session->native_regions);
 	free(session);
 }
 
@@ -273,6 +278,10 @@ int session_new(struct server *server, struct listener *listener, int fd, int pi
 	list_init(&made->out);
 	list_init(&made->link_watch);
 	list_init(&made->link_stuck);
+	list_init(&made->natives);
+	handle_table_init(&made->native_regions, UINT32_MAX);
+	list_init(&made->own_regions);
+	list_init(&made->heaps);
 	r = set_up(made, cred);
 	if (r < 0) {
 		tear_down(made);
@@ -295,8 +304,10 @@ void session_lost(struct session *session, enum gone_reason reason)
 	session->reason = reason;
 	watch_deinit(&session->socket);
 	watch_deinit(&session->death);
-	list_remove(&session->link_watch);
+	watch_stop(session);
 	list_remove(&session->link_stuck);
+	if (session->later)
+		later_orphan(session->later);
 	shutdown(session->fd, SHUT_RDWR);
 	list_remove(&session->link);
 	list_append(&server->lost, &session->link);
@@ -311,12 +322,24 @@ void session_free(struct session *session)
 	while (!list_empty(&session->attached))
 		attachment_close(
 			container_of(session->attached.next, struct attachment, link_session));
+	while (!list_empty(&session->natives))
+		native_close(container_of(session->natives.next, struct native, link));
+	native_regions_drop(session);
+	heaps_give(session);
+	session->queue = job_queue_end(session->server->jobs, session->queue, false);
 	while (!list_empty(&session->out))
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it has left the list */
 		outgoing_free(session->server->worker,
 			container_of(session->out.next, struct outgoing, link));
 	list_remove(&session->link);
 	tear_down(session);
+}
+
+struct job_queue *session_queue(struct session *session)
+{
+	if (!session->queue)
+		session->queue = job_queue_new(session->uid);
+	return session->queue;
 }
 
 void session_log(struct session *session, int level, const char *id, const char *format, ...)

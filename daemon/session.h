@@ -19,6 +19,8 @@
 #include "daemon/notice.h"
 #include "proto/fdlist.h"
 
+struct job_queue;
+struct later;
 struct listener;
 struct process;
 struct server;
@@ -75,7 +77,14 @@ struct session {
 	struct list out;
 	unsigned events_waiting;            /* in @out */
 	struct list link_watch, link_stuck; /* in the server's lists, when it is there */
+	struct later *later;     /* the request whose answer is being made; NULL: none */
+	struct job_queue *queue; /* what is done for it in threads */
 	struct listing listing;
+	struct list natives; /* struct native */
+	uint32_t last_native;
+	struct handle_table native_regions; /* struct native_region, of which */
+	struct list own_regions;	    /* these are on no native */
+	struct list heaps; /* regions that are its process's heap */
 	struct charge charge, fds_charge;
 	uint64_t since; /* loop_now() at connect */
 };
@@ -94,6 +103,9 @@ void session_send(
 void session_flush(struct session *session);
 /* Its process has all its notices: an answer that waited for that can go. */
 void session_told(struct session *session);
+
+/* Of what is done for it in threads; NULL: no memory. */
+struct job_queue *session_queue(struct session *session);
 
 /* One line about this client, limited per domain. */
 void session_log(struct session *session, int level, const char *id, const char *format, ...)

@@ -16,13 +16,35 @@
 #include "daemon/qp.h"
 #include "daemon/refuse.h"
 #include "daemon/server.h"
+#include "daemon/target.h"
 #include "proto/ring_abi.h"
+
+struct wire *wire_of_end(const struct wire_end *end)
+{
+	return container_of(end - end->notice.side, struct wire, ends[0]);
+}
+
+const struct wire_end *wire_other_end(const struct wire_end *end)
+{
+	return &wire_of_end(end)->ends[!end->notice.side];
+}
 
 struct wire *notice_wire(struct notice *notice)
 {
-	struct wire_end *end = container_of(notice, struct wire_end, notice);
+	return wire_of_end(container_of(notice, struct wire_end, notice));
+}
 
-	return container_of(end - notice->side, struct wire, ends[0]);
+static bool is_tied(const struct wire_end *end)
+{
+	return end->qp || end->target;
+}
+
+/* It is nothing's any more; its process may still have to let go of it. */
+static void end_untie(struct wire_end *end)
+{
+	list_remove(&end->link);
+	end->qp = NULL;
+	end->target = NULL;
 }
 
 static uint32_t clamp_pow2(uint32_t n, uint32_t low, uint32_t high)
@@ -48,6 +70,12 @@ static void set_lanes(struct wire *wire, uint32_t forced, uint32_t max_send_wr)
 	}
 }
 
+static void end_init(struct wire_end *end, unsigned side)
+{
+	notice_init(&end->notice, side);
+	list_init(&end->link);
+}
+
 static struct wire *wire_new(enum wire_kind kind)
 {
 	struct wire *wire = calloc(1, sizeof(*wire));
@@ -56,14 +84,14 @@ static struct wire *wire_new(enum wire_kind kind)
 		return NULL;
 	wire->kind = kind;
 	for (unsigned i = 0; i < 2; i++)
-		notice_init(&wire->ends[i].notice, i);
+		end_init(&wire->ends[i], i);
 	return wire;
 }
 
 static struct wire *wire_discard(struct wire *wire)
 {
 	for (unsigned i = 0; i < 2; i++) {
-		assert(!wire->ends[i].qp);
+		assert(!is_tied(&wire->ends[i]));
 		notice_drop(&wire->ends[i].notice);
 		charge_release(&wire->ends[i].charge);
 	}
@@ -129,8 +157,10 @@ static int place(
 /* Tells both ends; nothing can fail any more. */
 static void wire_announce(struct wire *wire)
 {
-	for (unsigned i = 0; i < 2; i++)
-		process_notify(wire->ends[i].process, &wire->ends[i].notice, NOTICE_WIRE, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		if (!wire->ends[i].released)
+			process_notify(wire->ends[i].process, &wire->ends[i].notice, NOTICE_WIRE, 0);
+	}
 	/* The wire may be gone when a flush fails. */
 	struct process *a = wire->ends[0].process, *b = wire->ends[1].process;
 
@@ -139,16 +169,44 @@ static void wire_announce(struct wire *wire)
 		process_flush(b);
 }
 
-static void set_end(struct wire *wire, unsigned side, struct qp *qp, const struct qp *peer)
+/* What an end is of, and where. */
+struct party {
+	struct qp *qp;
+	struct xrc_target *target;
+	struct process *process;
+	uint32_t qpn, resets, rq_psn, max_send_wr;
+};
+
+static struct party party_qp(struct qp *qp)
 {
-	wire->ends[side].process = qp->process;
-	wire->ends[side].qpn = qp->attr.qpn;
-	wire->ends[side].resets = qp->resets;
-	wire->ends[side].peer_qpn = peer->attr.qpn;
-	wire->ends[side].peer_rq_psn = peer->dest.rq_psn;
+	return (struct party){
+		.qp = qp,
+		.process = qp->process,
+		.qpn = qp->attr.qpn,
+		.resets = qp->resets,
+		.rq_psn = qp->dest.rq_psn,
+		.max_send_wr = qp->attr.max_send_wr,
+	};
 }
 
-int wire_connect(struct server *server, struct qp *a, struct qp *b)
+static void set_end(struct wire_end *end, const struct party *party, const struct party *peer)
+{
+	end->process = party->process;
+	end->qpn = party->qpn;
+	end->resets = party->resets;
+	end->peer_qpn = peer->qpn;
+	end->peer_rq_psn = peer->rq_psn;
+}
+
+static void tie(struct wire_end *end, const struct party *party)
+{
+	end->qp = party->qp;
+	end->target = party->target;
+	list_append(end->qp ? &end->qp->wires : &end->target->wires, &end->link);
+}
+
+static int join(
+	struct server *server, enum wire_kind kind, const struct party *a, const struct party *b)
 {
 	struct pair *pair = NULL;
 	struct wire *wire;
@@ -161,14 +219,13 @@ int wire_connect(struct server *server, struct qp *a, struct qp *b)
 			return r;
 		side = pair->sides[1].process == a->process;
 	}
-	wire = wire_new(a->attr.type == QP_RC ? WIRE_RC : WIRE_UC);
+	wire = wire_new(kind);
 	if (!wire)
 		return -ENOMEM;
-	set_end(wire, side, a, b);
-	set_end(wire, !side, b, a);
+	set_end(&wire->ends[side], a, b);
+	set_end(&wire->ends[!side], b, a);
 	set_lanes(wire, server->config->lane_slots,
-		a->attr.max_send_wr > b->attr.max_send_wr ? a->attr.max_send_wr
-							  : b->attr.max_send_wr);
+		a->max_send_wr > b->max_send_wr ? a->max_send_wr : b->max_send_wr);
 	r = charge_ends(wire);
 	if (r == 0)
 		r = place(server, wire, pair, NULL);
@@ -176,12 +233,33 @@ int wire_connect(struct server *server, struct qp *a, struct qp *b)
 		wire_discard(wire);
 		return r;
 	}
-	wire->ends[side].qp = a;
-	wire->ends[!side].qp = b;
-	a->wire = wire;
-	b->wire = wire;
+	tie(&wire->ends[side], a);
+	tie(&wire->ends[!side], b);
+	/* A QP that is connected to itself has one end to hold and to let go of. */
+	wire->ends[1].released = a->qp && a->qp == b->qp;
 	wire_announce(wire);
 	return 0;
+}
+
+int wire_connect(struct server *server, struct qp *a, struct qp *b)
+{
+	const struct party x = party_qp(a), y = party_qp(b);
+
+	return join(server, a->attr.type == QP_RC ? WIRE_RC : WIRE_UC, &x, &y);
+}
+
+int wire_connect_xrc(
+	struct server *server, struct qp *qp, struct xrc_target *target, struct process *process)
+{
+	const struct party from = party_qp(qp);
+	const struct party to = {
+		.target = target,
+		.process = process,
+		.qpn = target->number.value,
+		.rq_psn = target->dest.rq_psn,
+	};
+
+	return join(server, WIRE_XRC, &from, &to);
 }
 
 int wire_datagram(struct server *server, struct process *from, struct process *to)
@@ -224,30 +302,46 @@ static void end_untell(struct wire_end *end)
 
 static void end_tell_gone(struct wire_end *end, enum gone_reason reason)
 {
-	if (end->qp)
-		end->qp->wire = NULL;
-	end->qp = NULL;
+	struct qp *qp = end->qp;
+
+	end_untie(end);
 	end_untell(end);
+	if (end->notice.kind == NOTICE_WIRE_CHANGED)
+		notice_drop(&end->notice);
 	if (!end->released && end->process && end->notice.kind == NOTICE_NONE) {
 		process_notify(end->process, &end->notice, NOTICE_WIRE_GONE, reason);
 		process_flush(end->process);
 	}
+	xrc_again(qp);
 }
 
-void wire_leave(struct wire *wire, struct qp *qp)
+void wire_leave(struct wire_end *end)
 {
-	qp->wire = NULL;
-	for (unsigned i = 0; i < 2; i++) {
-		if (wire->ends[i].qp == qp) {
-			wire->ends[i].qp = NULL;
-			end_untell(&wire->ends[i]);
-		}
+	struct wire *wire = wire_of_end(end);
+	struct wire_end *other = &wire->ends[!end->notice.side];
+	bool folded = end->qp && other->qp == end->qp; /* connected to itself */
+
+	if (end->target) {
+		end_tell_gone(end, GONE_CLOSED); /* whoever serves it is not who closed it */
+	} else {
+		end_untie(end);
+		end_untell(end);
 	}
-	for (unsigned i = 0; i < 2; i++) {
-		if (wire->ends[i].qp)
-			end_tell_gone(&wire->ends[i], GONE_CLOSED);
+	if (folded) {
+		end_untie(other);
+		end_untell(other);
+	} else if (is_tied(other)) {
+		end_tell_gone(other, GONE_CLOSED);
 	}
 	wire_check(wire);
+}
+
+void wire_changed(struct wire_end *end)
+{
+	if (end->notice.kind != NOTICE_NONE || end->released)
+		return; /* what it was not told of yet it is told as it is then */
+	process_notify(end->process, &end->notice, NOTICE_WIRE_CHANGED, 0);
+	process_flush(end->process);
 }
 
 static struct wire *wire_find(struct server *server, struct process *process, uint32_t segment_id,
@@ -269,6 +363,18 @@ static struct wire *wire_find(struct server *server, struct process *process, ui
 											  : wire;
 }
 
+struct wire_end *wire_target_end(struct server *server, struct process *process, uint32_t segment,
+	uint32_t index, uint32_t generation)
+{
+	unsigned side;
+	struct wire *wire = wire_find(server, process, segment, index, generation, &side);
+
+	/* The first end of a wire inside one process may be released or not. */
+	if (wire && !segment && !wire->ends[side].target)
+		side = !side;
+	return wire && wire->ends[side].target ? &wire->ends[side] : NULL;
+}
+
 int wire_release(struct server *server, struct process *process, uint32_t segment, uint32_t index,
 	uint32_t generation)
 {
@@ -281,8 +387,11 @@ int wire_release(struct server *server, struct process *process, uint32_t segmen
 	end = &wire->ends[side];
 	notice_drop(&end->notice);
 	end->released = true;
-	if (end->qp) {
-		wire_leave(wire, end->qp);
+	if (is_tied(end)) {
+		struct qp *qp = end->qp;
+
+		wire_leave(end);
+		xrc_again(qp);
 		return 0;
 	}
 	if (wire->kind == WIRE_DGRAM) {
@@ -298,9 +407,7 @@ void wire_end_died(struct wire *wire, unsigned side, enum gone_reason reason)
 {
 	struct wire_end *end = &wire->ends[side];
 
-	if (end->qp)
-		end->qp->wire = NULL;
-	end->qp = NULL;
+	end_untie(end);
 	notice_drop(&end->notice);
 	end->released = true;
 	charge_release(&end->charge);
@@ -317,9 +424,7 @@ void loops_break(struct process *process)
 
 	while ((wire = handle_next(&process->loops, &index, &type))) {
 		for (unsigned i = 0; i < 2; i++) {
-			if (wire->ends[i].qp)
-				wire->ends[i].qp->wire = NULL;
-			wire->ends[i].qp = NULL;
+			end_untie(&wire->ends[i]);
 			wire->ends[i].released = true;
 		}
 		wire_check(wire);

@@ -2,8 +2,8 @@
 /*
  * Why: freeing a memfd takes 62 ms per GiB, the last close of what a hostile client chose as long as he likes, and the
  * loop has other clients. Guarantees: what was handed over is begun in order, and done before worker_free() returns
- * unless it hangs; a thread that hangs holds up nobody, for another one comes in its place; threads run no code but
- * this file's and touch no daemon state.
+ * unless it hangs; a thread that hangs holds up nobody, for another one comes in its place; threads touch no daemon
+ * state: they run this file's code, and tasks (job.c), which have a thread to themselves.
  */
 #include "daemon/worker.h"
 
@@ -31,6 +31,9 @@ struct worker {
 	pthread_cond_t more;
 	pthread_cond_t fewer;
 	unsigned threads; /* that run */
+	unsigned idle;	  /* of them, that wait for work */
+	struct task *tasks, **last; /* those that have not begun */
+	unsigned n_tasks;
 	int *fds;	  /* a ring; what is in it is open, so the limit of fds bounds it */
 	unsigned size, first, n;
 	uint64_t taken; /* when the last one was, or the first one of all came */
@@ -45,25 +48,58 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/* Both with the lock, which they give up for as long as the work takes. */
+static void run_task(struct worker *worker)
+{
+	struct task *task = worker->tasks;
+
+	worker->tasks = task->next;
+	if (!worker->tasks)
+		worker->last = &worker->tasks;
+	worker->n_tasks--;
+	pthread_mutex_unlock(&worker->lock);
+	task->run(task);
+	pthread_mutex_lock(&worker->lock);
+}
+
+static void run_close(struct worker *worker)
+{
+	int fd = worker->fds[worker->first];
+
+	worker->first = (worker->first + 1) % worker->size;
+	worker->n--;
+	worker->taken = now_ms();
+	pthread_mutex_unlock(&worker->lock);
+	close(fd);
+	pthread_mutex_lock(&worker->lock);
+}
+
+/* Somebody waits for a task, and for a close() nobody. False: this thread is one too many, or all end. */
+static bool work_once(struct worker *worker)
+{
+	if (worker->tasks) {
+		run_task(worker);
+		return true;
+	}
+	if (worker->n > 0) {
+		run_close(worker);
+		return true;
+	}
+	if (worker->ends || worker->idle >= THREADS)
+		return false;
+	worker->idle++;
+	pthread_cond_wait(&worker->more, &worker->lock);
+	worker->idle--;
+	return true;
+}
+
 static void *work(void *data)
 {
 	struct worker *worker = data;
 
 	pthread_mutex_lock(&worker->lock);
-	for (;;) {
-		while (worker->n == 0 && !worker->ends)
-			pthread_cond_wait(&worker->more, &worker->lock);
-		if (worker->n == 0)
-			break;
-		int fd = worker->fds[worker->first];
-
-		worker->first = (worker->first + 1) % worker->size;
-		worker->n--;
-		worker->taken = now_ms();
-		pthread_mutex_unlock(&worker->lock);
-		close(fd);
-		pthread_mutex_lock(&worker->lock);
-	}
+	while (work_once(worker))
+		;
 	worker->threads--;
 	pthread_cond_signal(&worker->fewer);
 	pthread_mutex_unlock(&worker->lock);
@@ -101,6 +137,7 @@ int worker_new(struct worker **worker)
 
 	if (!made)
 		return -ENOMEM;
+	made->last = &made->tasks;
 	pthread_mutex_init(&made->lock, NULL);
 	pthread_cond_init(&made->more, NULL);
 	pthread_condattr_init(&attr);
@@ -172,6 +209,20 @@ static bool queue(struct worker *worker, int fd)
 	worker->fds[(worker->first + worker->n++) % worker->size] = fd;
 	pthread_cond_signal(&worker->more);
 	return true;
+}
+
+void worker_run(struct worker *worker, struct task *task)
+{
+	pthread_mutex_lock(&worker->lock);
+	task->next = NULL;
+	*worker->last = task;
+	worker->last = &task->next;
+	worker->n_tasks++;
+	/* Who was woken and has not come yet still counts as idle: better a thread too many than one that waits for a close(). */
+	if (worker->idle < worker->n_tasks + worker->n && worker->threads < THREADS_MAX)
+		(void)start(worker);
+	pthread_cond_signal(&worker->more);
+	pthread_mutex_unlock(&worker->lock);
 }
 
 void worker_close(struct worker *worker, int fd)

@@ -9,8 +9,9 @@
 #define VSD_VERSION_MIN 1
 #define VSD_VERSION_MAX 1
 
-/* Feature bits of HELLO: none yet; unknown bits are ignored by the daemon and not granted. */
-#define VSD_FEATURES 0ull
+/* Feature bits of HELLO; unknown bits are ignored by the daemon and not granted. */
+#define VSD_FEATURE_MR_PLACES 1ull /* OP_MR_PLACES */
+#define VSD_FEATURES VSD_FEATURE_MR_PLACES
 
 /* A request, header included. Answers and events may be as long as VSD_ANSWER_MAX. */
 #define VSD_REQUEST_MAX 4096
@@ -26,7 +27,13 @@
 #define VSD_LEASE_KEYS 4096
 #define VSD_LEASE_QPNS 256
 
+/* Places for MRs in one answer. */
+#define VSD_MR_PLACES 1024
+
 #define VSD_NONCE_SIZE 32
+
+/* Tagged receives of a tag matching SRQ. */
+#define VSD_TAGS_MAX 1024
 
 /* Where the system daemon listens; VSD_SOCKET_ENV names another. */
 #define VSD_SOCKET_PATH "/run/verbsd/verbsd.sock"

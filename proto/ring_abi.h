@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define VSD_LINE 64
-#define VSD_ABI_VERSION 1
+#define VSD_ABI_VERSION 2
 
 /* ---- the map page: written by the daemon, mapped read-only by everyone ------------------------------------------ */
 
@@ -22,14 +22,18 @@
 #define VSD_MAP_MAGIC 0x4d445356u
 #define VSD_MAP_SHIFT 8 /* VSD_LEASE_QPNS */
 #define VSD_MAP_RANGES (1u << (24 - VSD_MAP_SHIFT))
+/* mcast[i] counts changes of the multicast groups that share entry i: which one a group has, MCAST_RESOLVE says. */
+#define VSD_MAP_MCAST 256u
 
 struct vsd_map {
 	uint32_t magic, version;
-	uint8_t pad[VSD_LINE - 8];
+	_Atomic uint32_t watched; /* somebody watches: whoever registers memory tells the daemon at once. A hint */
+	uint8_t pad[VSD_LINE - 12];
 	_Atomic uint32_t owner[VSD_MAP_RANGES];
+	_Atomic uint32_t mcast[VSD_MAP_MCAST];
 };
 
-#define VSD_MAP_SIZE (sizeof(struct vsd_map) + 4096 - VSD_LINE)
+#define VSD_MAP_SIZE ((sizeof(struct vsd_map) + 4095) & ~(size_t)4095)
 
 /* ---- process page: written by its process only, mapped read-only by its peers, read with pread by the daemon ---- */
 
@@ -53,8 +57,21 @@ struct vsd_gate {
 	uint8_t rest[28];
 };
 
+/*
+ * A place per MR that needs no request (OP_MR_PLACES): the daemon looks here for what is registered, when somebody asks. Peers
+ * have no use for it.
+ */
+struct vsd_mr {
+	_Atomic uint64_t gen; /* another one for each registration; 0: none. Stored last, and 0 before anything changes */
+	_Atomic uint64_t addr, length, iova;
+	_Atomic uint32_t key, access;
+	_Atomic uint32_t pd; /* handle of the PD or parent domain */
+	uint8_t rest[20];
+};
+
 #define VSD_PAGE_KEYS 65536u
 #define VSD_PAGE_GATES 16384u
+#define VSD_PAGE_MRS 16384u
 
 enum vsd_counter {
 	VSD_COUNT_POSTS,
@@ -86,12 +103,17 @@ struct vsd_page {
 	uint8_t rest2[60];
 	/* line 3 and 4 */
 	_Atomic uint64_t counters[VSD_COUNT_N];
-	uint8_t pad[4096 - 5 * VSD_LINE];
+	/* line 5: counts changes of mrs, each after it was made */
+	_Atomic uint64_t mr_changes;
+	uint8_t pad[4096 - 5 * VSD_LINE - 8];
 	struct vsd_gate gates[VSD_PAGE_GATES];
 	struct vsd_key keys[VSD_PAGE_KEYS];
+	struct vsd_mr mrs[VSD_PAGE_MRS];
 };
 
 #define VSD_PAGE_SIZE sizeof(struct vsd_page)
+/* As much of it as peers map: what comes behind is between its process and the daemon, and may be missing in an older one's. */
+#define VSD_PAGE_PEER_SIZE offsetof(struct vsd_page, mrs)
 
 /* ---- pair segment: mapped read-write by two processes ----------------------------------------------------------- */
 
@@ -181,6 +203,7 @@ enum vsd_req_op {
 	VSD_REQ_DATAGRAM = 6,
 	VSD_REQ_ATOMIC_WRITE = 7,
 	VSD_REQ_FLUSH = 8,
+	VSD_REQ_AIM = 9, /* no message: those that follow are for the XRC SRQ with the number raddr */
 };
 
 enum vsd_req_flag {
@@ -193,6 +216,9 @@ enum vsd_req_flag {
 	VSD_F_INV = 64,		/* imm is an rkey to invalidate */
 	VSD_F_GRH = 128,	/* datagram: the payload starts with a 40-byte GRH, as the sender built it */
 };
+
+/* A datagram to the group that its GRH names, for all QPs of the process that are attached to it. */
+#define VSD_QPN_MCAST 0xffffffu
 
 /*
  * Head slot of a request. Inline payload starts in `data` and goes on in the following slots' bytes 4..63 (each slot
@@ -216,7 +242,8 @@ struct vsd_req {
 			uint32_t dst_qpn, src_qpn, qkey;
 			uint32_t chunk;
 			uint16_t slid, pkey_index;
-			uint32_t sl;
+			uint8_t sl, link_layer; /* of the sender's port */
+			uint16_t dlid;		/* on InfiniBand: where it was sent to, or to which group; else 0 */
 			uint8_t data[VSD_LINE - 48];
 		} ud;
 		struct {
@@ -256,6 +283,7 @@ struct vsd_resp {
 
 _Static_assert(sizeof(struct vsd_key) == VSD_LINE, "key");
 _Static_assert(sizeof(struct vsd_gate) == VSD_LINE, "gate");
+_Static_assert(sizeof(struct vsd_mr) == VSD_LINE, "MR");
 _Static_assert(sizeof(struct vsd_hazard) == VSD_LINE, "hazard");
 _Static_assert(sizeof(struct vsd_half) == 2 * VSD_LINE, "half");
 _Static_assert(sizeof(struct vsd_req) == VSD_LINE, "request");
@@ -265,6 +293,8 @@ _Static_assert(offsetof(struct vsd_page, state) == VSD_LINE, "state line");
 _Static_assert(offsetof(struct vsd_page, alive) == 2 * VSD_LINE, "alive line");
 _Static_assert(offsetof(struct vsd_page, counters) == 3 * VSD_LINE, "counter lines");
 _Static_assert(offsetof(struct vsd_page, gates) == 4096, "gates");
+_Static_assert(offsetof(struct vsd_page, mrs) % 4096 == 0, "MRs");
+_Static_assert(offsetof(struct vsd_map, owner) == VSD_LINE, "owners");
 _Static_assert(sizeof(struct vsd_segment) % 4096 == 0, "wires start on a page");
 
 #endif

@@ -86,6 +86,8 @@ struct abi_context_source {
 	int cmd_fd;		      /* taken over on success, to be the context's; -1: what the answer has */
 };
 struct ibv_context *abi_context_new(const struct abi_context_source *source);
+/* The context that @capability stands for, once more; @cmd_fd as above. */
+struct ibv_context *abi_context_attach(int capability, int cmd_fd);
 
 /* Results in the manner of verbs: NULL with errno, -1 with errno. */
 static inline void *abi_null(int error)
@@ -147,6 +149,10 @@ void abi_device_in_child(void);
 /* Around a fork. */
 void abi_device_prepare(void);
 void abi_device_parent(void);
+void abi_file_prepare(void);
+void abi_file_parent(void);
+void abi_file_child(void);
+void abi_file_in_child(void);
 void abi_region_in_child(void);
 
 /* --- device.c ------------------------------------------------------------------------------------------------------ */
@@ -198,15 +204,44 @@ struct ibv_cq_ex *abi_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_a
 int abi_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 struct ibv_qp *abi_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr);
 struct ibv_srq *abi_create_srq_ex(struct ibv_context *ctx, struct ibv_srq_init_attr_ex *attr);
+struct ibv_xrcd *abi_open_xrcd(struct ibv_context *ctx, struct ibv_xrcd_init_attr *attr);
+int abi_close_xrcd(struct ibv_xrcd *xrcd);
+int abi_get_srq_num(struct ibv_srq *srq, uint32_t *number);
+struct ibv_qp *abi_open_qp(struct ibv_context *ctx, struct ibv_qp_open_attr *attr);
 int abi_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *sge,
 	uint32_t n);
 struct ibv_mw *abi_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int abi_dealloc_mw(struct ibv_mw *mw);
 
+/* --- qp_extras.c ---------------------------------------------------------------------------------------------------- */
+
+void abi_pacing_caps(struct ibv_packet_pacing_caps *caps);
+int abi_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
+
+/* --- srq.c, tag.c --------------------------------------------------------------------------------------------------- */
+
+/* What the daemon charges for it from now on. */
+int abi_srq_charge(const struct soft_srq *srq, uint32_t max_wr, uint32_t max_tags);
+struct ibv_srq *abi_create_tag_srq(struct ibv_context *ctx, struct ibv_srq_init_attr_ex *attr);
+void abi_tag_let_go(struct soft_srq *srq);
+void abi_tag_caps(struct ibv_tm_caps *caps);
+
 /* --- child.c -------------------------------------------------------------------------------------------------------- */
 
 /* @ctx, or in a child of fork whose parent's it is, the same context as this process's own; NULL with errno. */
 struct soft_context *abi_context_here(struct soft_context *ctx);
+
+/* --- xrcd.c, xrc_qp.c ------------------------------------------------------------------------------------------------ */
+
+/* A handle of an XRC receive QP, new or opened by its number (0: new). NULL with errno. */
+struct ibv_qp *abi_xrc_handle(struct ibv_context *ctx, struct ibv_xrcd *xrcd, uint32_t qpn, void *context);
+int abi_xrc_destroy(struct soft_qp *qp);
+int abi_xrc_query(struct soft_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init);
+/* The state that it has, whoever brought it there, with its attributes. */
+int abi_xrc_refresh(struct soft_qp *qp, struct ibv_qp_attr *attr);
+/* Adds what is modified to the request. @values: SHARED_FIELDS of them. */
+#define SHARED_FIELDS 27
+void abi_xrc_fill(Vsd__SharedAttr *shared, uint32_t *values, const struct ibv_qp_attr *attr, int mask);
 
 /* --- dm.c ----------------------------------------------------------------------------------------------------------- */
 
@@ -255,6 +290,8 @@ int abi_mr_register(struct soft_mr *mr);
 void abi_mr_put(struct soft_mr *mr);
 /* Opens one that the daemon knows already, by handle and key; destroys it there when that fails. */
 int abi_mr_start(struct soft_mr *mr);
+/* What was mapped for it alone goes. */
+void abi_mr_unmap(struct soft_mr *mr);
 /* Registers after all checks; the caller knows that @pd is ours. */
 struct ibv_mr *abi_reg_mr(
 	struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned access);

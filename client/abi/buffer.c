@@ -4,29 +4,25 @@
  * A handle says nothing of where it comes from, so ours are in a list, and any other is the real library's.
  */
 #include "client/abi/abi.h"
+#include "client/abi/newer.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-struct buffer {
+/* What a handle leads to; programs know its name alone. */
+struct ibv_buf {
 	void *addr;
 	size_t size;
-	struct buffer *next;
+	struct ibv_buf *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct buffer *buffers;
+static struct ibv_buf *buffers;
 
-/* Newer than the installed headers; a handle is a pointer to something that a program does not know. */
-void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf);
-void ibv_free_buf(void *buf);
-struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, void *buf, void *addr, size_t length, int access);
-int ibv_export_buf_dmabuf_fd(void *buf);
-
-static struct buffer **buffer_find(const void *handle)
+static struct ibv_buf **buffer_find(const void *handle)
 {
-	struct buffer **p = &buffers;
+	struct ibv_buf **p = &buffers;
 
 	while (*p && *p != handle)
 		p = &(*p)->next;
@@ -54,13 +50,13 @@ static bool buffer_ours(const void *handle)
 	return ours;
 }
 
-VERBS_API void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf)
+VERBS_API void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf)
 {
 	ABI_ENTER_PTR(pd->context, ibv_alloc_buf, "IBVERBS_1.17", pd, size, buf);
 	if (size == 0)
 		return abi_null(EINVAL);
 
-	struct buffer *buffer = malloc(sizeof(*buffer));
+	struct ibv_buf *buffer = malloc(sizeof(*buffer));
 
 	if (!buffer)
 		return abi_null(ENOMEM);
@@ -78,11 +74,11 @@ VERBS_API void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, void **buf)
 	return buffer->addr;
 }
 
-VERBS_API void ibv_free_buf(void *buf)
+VERBS_API void ibv_free_buf(struct ibv_buf *buf)
 {
 	lock_take();
 
-	struct buffer **p = buffer_find(buf), *buffer = *p;
+	struct ibv_buf **p = buffer_find(buf), *buffer = *p;
 
 	if (buffer)
 		*p = buffer->next;
@@ -96,14 +92,14 @@ VERBS_API void ibv_free_buf(void *buf)
 }
 
 VERBS_API struct ibv_mr *ibv_reg_buf_mr(
-	struct ibv_pd *pd, void *buf, void *addr, size_t length, int access)
+	struct ibv_pd *pd, struct ibv_buf *buf, void *addr, size_t length, int access)
 {
 	ABI_ENTER_PTR(
 		pd->context, ibv_reg_buf_mr, "IBVERBS_1.17", pd, buf, addr, length, access);
 	if (!buffer_ours(buf))
 		return abi_null(EINVAL);
 
-	const struct buffer *buffer = buf;
+	const struct ibv_buf *buffer = buf;
 	size_t offset = (size_t)((uintptr_t)addr - (uintptr_t)buffer->addr);
 
 	if (offset > buffer->size || length > buffer->size - offset)
@@ -111,7 +107,7 @@ VERBS_API struct ibv_mr *ibv_reg_buf_mr(
 	return abi_reg_mr(pd, addr, length, (uintptr_t)addr, (unsigned)access);
 }
 
-VERBS_API int ibv_export_buf_dmabuf_fd(void *buf)
+VERBS_API int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf)
 {
 	if (buffer_ours(buf))
 		return abi_minus(EOPNOTSUPP);

@@ -7,9 +7,6 @@
 #include "client/abi/abi.h"
 
 #include <pthread.h>
-#include <string.h>
-
-#include "client/abi/capability.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -21,25 +18,8 @@ void abi_child_in_child(void)
 static struct ibv_context *import(struct soft_context *ctx)
 {
 	const struct conn_fd *capability = &abi_context_of(ctx)->capability;
-	Vsd__ContextAttachRequest request = VSD__CONTEXT_ATTACH_REQUEST__INIT;
-	const struct abi_context_source source = {
-		.op = VSD__OP__OP_CONTEXT_ATTACH,
-		.request = &request.base,
-		.cmd_fd = -1,
-	};
-	uint8_t nonce[VSD_NONCE_SIZE];
-	int r = conn_fd_ours(capability) ? capability_read(capability->fd, nonce) : -EBADF;
 
-	if (r < 0)
-		return abi_null(-r);
-	request.nonce.data = nonce;
-	request.nonce.len = sizeof(nonce);
-
-	struct ibv_context *c = abi_context_new(&source);
-	int error = errno;
-
-	explicit_bzero(nonce, sizeof(nonce));
-	return c ? c : abi_null(error);
+	return conn_fd_ours(capability) ? abi_context_attach(capability->fd, -1) : abi_null(EBADF);
 }
 
 /* It is kept until the process ends: its parent's context cannot be closed here. */

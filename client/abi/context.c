@@ -4,10 +4,14 @@
  * program, find every slot that they read. What is not offered is an empty slot where they test for one.
  */
 #include "client/abi/abi.h"
+#include "client/soft/mr_place.h"
+#include "client/soft/tag.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "client/native/native.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned contexts; /* open in this process */
@@ -52,6 +56,8 @@ static const struct ibv_context_ops context_ops = {
 static void slots_fill(struct verbs_context *v)
 {
 	v->query_port = abi_query_port;
+	v->post_srq_ops = soft_post_srq_ops;
+	v->modify_qp_rate_limit = abi_modify_qp_rate_limit;
 	v->reg_dm_mr = abi_reg_dm_mr;
 	v->alloc_dm = abi_alloc_dm;
 	v->free_dm = abi_free_dm;
@@ -66,6 +72,10 @@ static void slots_fill(struct verbs_context *v)
 	v->query_device_ex = abi_query_device_ex;
 	v->create_qp_ex = abi_create_qp_ex;
 	v->create_srq_ex = abi_create_srq_ex;
+	v->open_xrcd = abi_open_xrcd;
+	v->close_xrcd = abi_close_xrcd;
+	v->get_srq_num = abi_get_srq_num;
+	v->open_qp = abi_open_qp;
 	v->sz = sizeof(*v);
 	v->context.ops = context_ops;
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
@@ -110,14 +120,21 @@ static int daemon_open(struct soft_context *ctx, const struct abi_context_source
 	return r;
 }
 
+static void leases_close(struct soft_context *ctx)
+{
+	ctx->qpns = lease_free(ctx->qpns);
+	ctx->keys = lease_free(ctx->keys);
+	ctx->places = mr_places_free(ctx->places);
+}
+
 static int leases_open(struct soft_context *ctx)
 {
 	ctx->qpns = lease_new(ctx->id, VSD__LEASE_KIND__LEASE_QPN);
 	ctx->keys = lease_new(ctx->id, VSD__LEASE_KIND__LEASE_KEY);
-	if (ctx->qpns && ctx->keys)
+	ctx->places = mr_places_new(ctx->id);
+	if (ctx->qpns && ctx->keys && ctx->places)
 		return 0;
-	lease_free(ctx->qpns);
-	lease_free(ctx->keys);
+	leases_close(ctx);
 	return -ENOMEM;
 }
 
@@ -158,8 +175,7 @@ static int context_init(struct soft_context *ctx, const struct abi_context_sourc
 	return 0;
 
 err_leases:
-	lease_free(ctx->qpns);
-	lease_free(ctx->keys);
+	leases_close(ctx);
 err_close:
 	if (source->cmd_fd < 0)
 		close(ctx->capability);
@@ -177,9 +193,7 @@ static void context_deinit(struct soft_context *ctx)
 
 	pthread_mutex_destroy(&c->mutex);
 	soft_async_deinit(&ctx->async);
-	lease_free(ctx->qpns);
-	lease_free(ctx->keys);
-	ctx->qpns = ctx->keys = NULL;
+	leases_close(ctx);
 	daemon_close(ctx->id);
 	ctx->id = 0;
 	vsd__device__free_unpacked(ctx->info, NULL);
@@ -282,6 +296,17 @@ void abi_context_unref(struct soft_context *ctx)
 	free(outer);
 }
 
+/* The daemon may have a dup of its file. */
+static int real_close(struct ibv_context *c)
+{
+	int fd = c->cmd_fd;
+	int r = REAL_INT(abi_minus(EOPNOTSUPP), ibv_close_device, "IBVERBS_1.1", c);
+
+	if (r == 0 && !real_inside())
+		native_closed(fd);
+	return r;
+}
+
 /*
  * Objects that were not destroyed stay, and so does the context under them: their queues may be in use by a peer, and the
  * program may still hold pointers to them. It may destroy them later, or leave them to the end of the process. PDs and DMs
@@ -289,6 +314,8 @@ void abi_context_unref(struct soft_context *ctx)
  */
 VERBS_API int ibv_close_device(struct ibv_context *c)
 {
+	if (!abi_ours(c))
+		return real_close(c);
 	ABI_ENTER_MINUS(c, ibv_close_device, "IBVERBS_1.1", c);
 
 	struct soft_context *ctx = soft_context_of(c);

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/native/native.h"
+
 /*
  * A list that we gave out. The array is an allocation of its own, as rdma-core's is: programs (qperf) hand it to
  * free(), and their devices must stay good. Such a list stays here until its address comes up again.
@@ -264,7 +266,10 @@ static struct device_list *list_new(size_t n_real, size_t n_soft)
 	return list;
 }
 
-/* Real devices first: a program that takes the first device takes what it took before verbsd. */
+/*
+ * Real devices first: a program that takes the first device takes what it took before verbsd. But for those that the
+ * program can have neither by itself nor from the daemon.
+ */
 static struct device_list *list_make(struct ibv_device **real, Vsd__DeviceListReply *soft, int *num)
 {
 	size_t n_real = real_count(real), n_soft = soft ? soft->n_devices : 0, n = 0;
@@ -274,7 +279,8 @@ static struct device_list *list_make(struct ibv_device **real, Vsd__DeviceListRe
 		return NULL;
 	list->real = real;
 	for (size_t i = 0; i < n_real; i++)
-		list->array[n++] = real[i];
+		if (!soft || !native_denied(real[i]->dev_name))
+			list->array[n++] = real[i];
 	lock_take();
 	stale = list_take_locked(list->array);
 	for (size_t i = 0; i < n_soft; i++) {

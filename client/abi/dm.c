@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Device memory. The soft device has none of its own: a memfd of the daemon's stands for it, mapped by whoever has its
- * context and imports it. Programs may touch it with the two copying calls and with work requests only, in units of 4
- * bytes, as on hardware.
+ * context and imports it. Programs may touch it with the two copying calls and with work requests only. The calls copy in
+ * units of 4 bytes, as adapters do: the manual page does not say so, but rdma-core's tests ask that all else be EINVAL.
  */
 #include "client/abi/abi.h"
 

@@ -13,17 +13,13 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "client/abi/file.h"
+
 #define ACCESS                                                                                    \
 	((unsigned)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |   \
 		    IBV_ACCESS_REMOTE_ATOMIC))
 
-struct buffer {
-	int fd;
-	uint64_t offset, length, iova;
-	unsigned access;
-};
-
-static int arguments_check(const struct buffer *buffer)
+static int arguments_check(const struct abi_buffer *buffer)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE) - 1;
 
@@ -37,7 +33,7 @@ static int arguments_check(const struct buffer *buffer)
  * The fd may be anything: asking for seals does not leave the kernel, whatever it is, and only files in memory have any.
  * *@page is the size of its pages.
  */
-static int file_check(const struct buffer *buffer, uint64_t *page)
+static int file_check(const struct abi_buffer *buffer, uint64_t *page)
 {
 	int seals = fcntl(buffer->fd, F_GET_SEALS);
 	struct statfs fs;
@@ -62,9 +58,14 @@ static int file_check(const struct buffer *buffer, uint64_t *page)
 	return 0;
 }
 
-/* Maps the pages that the buffer is on, and finds its first byte there. */
-static int buffer_map(struct soft_mr *mr, const struct buffer *buffer, uint64_t page)
+int abi_buffer_map(struct soft_mr *mr, const struct abi_buffer *buffer)
 {
+	uint64_t page = 0;
+	int r = file_check(buffer, &page);
+
+	if (r < 0)
+		return r;
+
 	uint64_t start = buffer->offset & ~(page - 1), end = (buffer->offset + buffer->length + page - 1) & ~(page - 1);
 	bool write = buffer->access & IBV_ACCESS_LOCAL_WRITE;
 	void *map = dontfork_mmap(NULL, end - start, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
@@ -80,13 +81,23 @@ static int buffer_map(struct soft_mr *mr, const struct buffer *buffer, uint64_t 
 	return 0;
 }
 
-static struct ibv_mr *buffer_register(struct ibv_pd *pd, const struct buffer *buffer)
+static int buffer_register(struct soft_mr *mr, const struct abi_buffer *buffer)
 {
-	uint64_t page = 0;
-	int r = arguments_check(buffer);
+	int r = abi_buffer_map(mr, buffer);
 
 	if (r == 0)
-		r = file_check(buffer, &page);
+		r = abi_file_keep(buffer->fd, &mr->file);
+	if (r == 0)
+		r = abi_mr_register(mr);
+	if (r < 0)
+		abi_mr_unmap(mr);
+	return r;
+}
+
+static struct ibv_mr *buffer_mr(struct ibv_pd *pd, const struct abi_buffer *buffer)
+{
+	int r = arguments_check(buffer);
+
 	if (r < 0)
 		return abi_null(-r);
 
@@ -96,12 +107,8 @@ static struct ibv_mr *buffer_register(struct ibv_pd *pd, const struct buffer *bu
 	if (!mr)
 		return abi_null(ENOMEM);
 	mr->iova = buffer->iova;
-	r = buffer_map(mr, buffer, page);
-	if (r == 0)
-		r = abi_mr_register(mr);
+	r = buffer_register(mr, buffer);
 	if (r < 0) {
-		if (mr->map)
-			dontfork_munmap(mr->map, mr->map_size);
 		free(mr);
 		return abi_null(-r);
 	}
@@ -114,7 +121,7 @@ VERBS_API struct ibv_mr *ibv_reg_dmabuf_mr(
 	ABI_ENTER_PTR(pd->context, ibv_reg_dmabuf_mr, "IBVERBS_1.12", pd, offset, length, iova, fd,
 		access);
 
-	const struct buffer buffer = {
+	const struct abi_buffer buffer = {
 		.fd = fd,
 		.offset = offset,
 		.length = length,
@@ -122,5 +129,5 @@ VERBS_API struct ibv_mr *ibv_reg_dmabuf_mr(
 		.access = (unsigned)access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE,
 	};
 
-	return buffer_register(pd, &buffer);
+	return buffer_mr(pd, &buffer);
 }

@@ -22,12 +22,31 @@ static void forget(void)
 	abi_child_in_child();
 	abi_context_in_child();
 	abi_device_in_child();
+	abi_file_in_child();
 	abi_region_in_child();
 	if (environment == ASKING)
 		environment = UNASKED;
 }
 
-static const struct process_hooks abi_hooks = { abi_device_prepare, abi_device_parent, abi_device_in_child, forget };
+static void prepare(void)
+{
+	abi_device_prepare();
+	abi_file_prepare();
+}
+
+static void parent(void)
+{
+	abi_file_parent();
+	abi_device_parent();
+}
+
+static void child(void)
+{
+	abi_file_child();
+	abi_device_in_child();
+}
+
+static const struct process_hooks abi_hooks = { prepare, parent, child, forget };
 
 void abi_enter(void)
 {

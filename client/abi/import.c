@@ -9,13 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "client/abi/capability.h"
+#include "client/abi/file.h"
 #include "client/abi/region.h"
+#include "client/soft/region.h"
 
 /* --- contexts ------------------------------------------------------------------------------------------------------ */
 
-static struct ibv_context *import_ours(int cmd_fd)
+struct ibv_context *abi_context_attach(int capability, int cmd_fd)
 {
 	Vsd__ContextAttachRequest request = VSD__CONTEXT_ATTACH_REQUEST__INIT;
 	const struct abi_context_source source = {
@@ -24,7 +27,7 @@ static struct ibv_context *import_ours(int cmd_fd)
 		.cmd_fd = cmd_fd,
 	};
 	uint8_t nonce[VSD_NONCE_SIZE];
-	int r = capability_read(cmd_fd, nonce);
+	int r = capability_read(capability, nonce);
 
 	if (r < 0)
 		return abi_null(-r);
@@ -48,7 +51,7 @@ VERBS_API struct ibv_context *ibv_import_device(int cmd_fd)
 		return REAL_PTR(ibv_import_device, "IBVERBS_1.10", cmd_fd);
 	/* Ours is a file in memory; a real context's is a device node. */
 	if (fcntl(cmd_fd, F_GET_SEALS) >= 0)
-		return import_ours(cmd_fd);
+		return abi_context_attach(cmd_fd, cmd_fd);
 	if (fcntl(cmd_fd, F_GETFD) < 0)
 		return abi_null(EBADF);
 	if (fstat(cmd_fd, &st) == 0 && S_ISCHR(st.st_mode))
@@ -122,12 +125,54 @@ static struct ibv_mr *import_here(struct ibv_pd *pd, struct soft_mr *mr, uint32_
 	return &pointer->mr;
 }
 
-/* An MR of this process's own, on the region that the other process's is on. */
-static struct ibv_mr *import_region(struct ibv_pd *pd, uint32_t handle)
+/* Device memory, all of it, as who imports that maps it. */
+static int map_dm(struct soft_mr *mr, const Vsd__RegionReply *reply, int fd)
+{
+	uint8_t *memory;
+	int r = -EPROTO;
+
+	if (reply->at > reply->size || reply->length > reply->size - reply->at)
+		close(fd);
+	else
+		r = region_file_map(fd, 0, reply->size, true, &memory);
+	if (r < 0)
+		return r;
+	mr->map = memory;
+	mr->map_size = reply->size;
+	mr->mem = memory + reply->at;
+	mr->mapped = mr->mapped_writable = true;
+	return 0;
+}
+
+/* A memfd that the process behind @pidfd has mapped. */
+static int map_file(struct soft_mr *mr, const Vsd__RegionReply *reply, int pidfd)
+{
+	struct abi_buffer buffer = { .fd = -1, .length = reply->length, .iova = reply->iova, .access = reply->access };
+	int r = abi_file_find(pidfd, reply->at, reply->length, reply->access & IBV_ACCESS_LOCAL_WRITE, &buffer.fd, &buffer.offset);
+
+	if (r == 0) {
+		r = abi_buffer_map(mr, &buffer);
+		close(buffer.fd);
+	}
+	close(pidfd);
+	/* What is no mistake of the program's is not to be had. */
+	return r == -EINVAL || r == -EACCES ? -EOPNOTSUPP : r;
+}
+
+static int map_other(struct soft_mr *mr, const Vsd__RegionReply *reply, int fd)
+{
+	int r = reply->memory == VSD__MR_MEMORY__MR_ON_DM ? map_dm(mr, reply, fd) : map_file(mr, reply, fd);
+
+	mr->mr.length = reply->length;
+	return r;
+}
+
+/* An MR of this process's own, on the memory that the other process's is on. */
+static struct ibv_mr *import_there(struct ibv_pd *pd, uint32_t handle)
 {
 	struct soft_context *ctx = soft_context_of(pd->context);
 	Vsd__MrImportRequest request = VSD__MR_IMPORT_REQUEST__INIT;
-	struct abi_region_call call = { .op = VSD__OP__OP_MR_IMPORT, .request = &request.base };
+	struct abi_region_call call = { .op = VSD__OP__OP_MR_IMPORT, .request = &request.base, .map = map_other };
 	int r = abi_key_take(ctx, &call.spare_key);
 
 	if (r < 0)
@@ -141,7 +186,7 @@ static struct ibv_mr *import_region(struct ibv_pd *pd, uint32_t handle)
 
 	if (!mr) {
 		if (errno == EOPNOTSUPP)
-			control_debug("import of mr %u: only the process that registered it has its memory", handle);
+			control_debug("import of mr %u: only the process that registered it can have its memory", handle);
 		return NULL;
 	}
 	mr->imported = true;
@@ -158,5 +203,5 @@ VERBS_API struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 	const struct wanted wanted = { soft_context_of(pd->context), handle };
 	struct soft_mr *mr = mr_find(is_wanted, &wanted);
 
-	return mr ? import_here(pd, mr, handle) : import_region(pd, handle);
+	return mr ? import_here(pd, mr, handle) : import_there(pd, handle);
 }

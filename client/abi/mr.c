@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Memory regions. Any memory can be registered: it is probed, not populated or pinned, since whoever touches it does
- * so through its owner's address space. Keys come out of the lease, so that a registration costs one call.
+ * so through its owner's address space. Keys come out of the lease, and ordinary memory has a place in this process's page,
+ * where the daemon looks for it when somebody asks: then a registration costs no call.
  */
 #include "client/abi/abi.h"
 
@@ -9,6 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/abi/file.h"
+#include "client/abi/heap.h"
+#include "client/abi/native_mr.h"
+#include "client/soft/mr_place.h"
 #include "client/soft/region.h"
 
 #define ACCESS_KNOWN                                                                              \
@@ -18,11 +23,18 @@
 
 static _Atomic unsigned key_tag;
 
+/*
+ * An imported region has the key of the process that registered it, whose lease may be another's now. Such a number is left
+ * alone for good.
+ */
 int abi_key_take(struct soft_context *ctx, uint32_t *key)
 {
 	uint32_t index;
-	int r = lease_take(ctx->keys, &index);
+	int r;
 
+	do
+		r = lease_take(ctx->keys, &index);
+	while (r == 0 && key_is_used(index << 8));
 	if (r == 0)
 		*key = index << 8 | (key_tag++ & 0xff);
 	return r;
@@ -59,8 +71,43 @@ int abi_range_check(const void *addr, size_t length, uint64_t iova, unsigned acc
 	return access & IBV_ACCESS_ON_DEMAND ? 0 : mr_probe(addr, length, access & IBV_ACCESS_LOCAL_WRITE);
 }
 
+/*
+ * Of the heap if it is, so that peers may get the map engine. What the daemon does not know as that (its region went with
+ * an earlier session) is registered as any memory.
+ */
+static int reg_call(struct soft_mr *mr, Vsd__MrRegRequest *request)
+{
+	int r;
+
+	if (!mr->mapped && !mr->null && !(mr->access & IBV_ACCESS_ON_DEMAND) &&
+		abi_heap_find(mr->mem, mr->mr.length, &mr->heap, &request->offset)) {
+		request->has_region = request->has_offset = true;
+		request->region = mr->heap;
+		r = control_create(VSD__OP__OP_MR_REG, &request->base, &mr->handle);
+		if (r != -EINVAL)
+			return r;
+		control_debug("heap region %u is not the daemon's", mr->heap);
+		request->has_region = request->has_offset = false;
+	}
+	mr->heap = 0;
+	return control_create(VSD__OP__OP_MR_REG, &request->base, &mr->handle);
+}
+
+/* What the daemon has no part in: not of its memory, or of the heap that it keeps. */
+static bool is_plain(const struct soft_mr *mr)
+{
+	uint64_t offset;
+	uint32_t heap;
+
+	return !mr->dm && !mr->mapped && !mr->null &&
+	       (mr->access & IBV_ACCESS_ON_DEMAND || !abi_heap_find(mr->mem, mr->mr.length, &heap, &offset));
+}
+
 static int daemon_reg(struct soft_mr *mr)
 {
+	if (is_plain(mr) && mr_place_take(mr->ctx->places, mr) == 0)
+		return 0;
+
 	Vsd__MrRegRequest request = VSD__MR_REG_REQUEST__INIT;
 
 	request.context = mr->ctx->id;
@@ -75,7 +122,15 @@ static int daemon_reg(struct soft_mr *mr)
 		request.dm = mr->dm_handle;
 		request.addr = mr->dm_offset;
 	}
-	return control_create(VSD__OP__OP_MR_REG, &request.base, &mr->handle);
+	return reg_call(mr, &request);
+}
+
+static int daemon_dereg(struct soft_mr *mr)
+{
+	if (!mr->place)
+		return control_destroy(mr->ctx->id, VSD__OBJECT_TYPE__OBJ_MR, mr->handle);
+	mr_place_put(mr->ctx->places, mr);
+	return 0;
 }
 
 int abi_mr_start(struct soft_mr *mr)
@@ -88,7 +143,7 @@ int abi_mr_start(struct soft_mr *mr)
 	mr->refs = 1;
 	r = mr_open(mr);
 	if (r < 0) {
-		control_destroy(mr->ctx->id, VSD__OBJECT_TYPE__OBJ_MR, mr->handle);
+		daemon_dereg(mr);
 		return r;
 	}
 	abi_pd_ref(mr->pd);
@@ -153,6 +208,8 @@ struct ibv_mr *abi_reg_mr(
 
 	if (implicit && (iova || access & (IBV_ACCESS_HUGETLB | IBV_ACCESS_MW_BIND)))
 		r = -EINVAL; /* addresses are the program's own, and pages of any size */
+	if (!implicit && length > soft_context_of(pd->context)->info->max_mr_size)
+		r = -EINVAL;
 	if (r == 0)
 		r = abi_range_check(addr, length, iova, access);
 	if (r < 0)
@@ -205,6 +262,15 @@ struct ibv_mr *abi_alloc_null_mr(struct ibv_pd *pd)
 
 /* --- the end of it ------------------------------------------------------------------------------------------------- */
 
+void abi_mr_unmap(struct soft_mr *mr)
+{
+	if (mr->map)
+		dontfork_munmap(mr->map, mr->map_size);
+	mr->map = NULL;
+	abi_file_put(mr->file);
+	mr->file = NULL;
+}
+
 static int mr_dereg(struct soft_mr *mr)
 {
 	/* Another pointer to it did that already: this one can only be unimported. */
@@ -217,13 +283,12 @@ static int mr_dereg(struct soft_mr *mr)
 		atomic_store(&mr->gone, false);
 		return r == -EBUSY ? abi_mr_busy(mr) : r;
 	}
-	r = control_destroy(mr->ctx->id, VSD__OBJECT_TYPE__OBJ_MR, mr->handle);
+	r = daemon_dereg(mr);
 	if (r < 0)
 		control_debug("mr 0x%x: the daemon keeps it: error %d", mr->key, -r);
 	if (mr->leased)
 		abi_key_put(mr->ctx, mr->key);
-	if (mr->map)
-		dontfork_munmap(mr->map, mr->map_size);
+	abi_mr_unmap(mr);
 	dontfork_put(&mr->fork);
 	region_put(mr->region);
 	if (mr->dm)
@@ -261,9 +326,12 @@ static void pointer_put(struct soft_mr *pointer)
 
 VERBS_API int ibv_dereg_mr(struct ibv_mr *m)
 {
-	ABI_ENTER_INT(m->context, ibv_dereg_mr, "IBVERBS_1.1", m);
+	int r;
 
-	int r = mr_dereg(soft_mr_of(m));
+	if (!abi_ours(m->context) && !real_inside() && native_mr_dereg(m, &r))
+		return r;
+	ABI_ENTER_INT(m->context, ibv_dereg_mr, "IBVERBS_1.1", m);
+	r = mr_dereg(soft_mr_of(m));
 
 	if (r == 0)
 		pointer_put(soft_container(m, struct soft_mr, mr));

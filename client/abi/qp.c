@@ -3,6 +3,7 @@
  * Queue pairs: created with a number of the lease, destroyed, queried. States and attributes are qp_modify.c's.
  */
 #include "client/abi/abi.h"
+#include "client/soft/multicast.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 #define MASK_KNOWN                                                                                \
 	((uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |                       \
-		    IBV_QP_INIT_ATTR_CREATE_FLAGS))
+		    IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_XRCD))
 
 static int cap_check(const Vsd__Device *info, const struct ibv_qp_cap *cap, bool srq)
 {
@@ -27,17 +28,27 @@ static int init_check(const struct ibv_context *c, const struct ibv_qp_init_attr
 {
 	if (init->comp_mask & ~MASK_KNOWN)
 		return -EOPNOTSUPP;
-	if ((init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags)
+	/* The others are for raw packets. */
+	if ((init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags &&
+		(init->create_flags != IBV_QP_CREATE_BLOCK_SELF_MCAST_LB || init->qp_type != IBV_QPT_UD))
 		return -EOPNOTSUPP;
-	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC &&
-		init->qp_type != IBV_QPT_UD)
+	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC && init->qp_type != IBV_QPT_UD &&
+		init->qp_type != IBV_QPT_XRC_SEND && init->qp_type != IBV_QPT_XRC_RECV)
 		return -EOPNOTSUPP;
+	if (init->qp_type == IBV_QPT_XRC_RECV)
+		return init->comp_mask & IBV_QP_INIT_ATTR_XRCD && init->xrcd && init->xrcd->context == c ? 0 : -EINVAL;
 	if (!(init->comp_mask & IBV_QP_INIT_ATTR_PD) || !init->pd || init->pd->context != c)
 		return -EINVAL;
-	if (!init->send_cq || !init->recv_cq || init->send_cq->context != c ||
-		init->recv_cq->context != c)
+	if (!init->send_cq || init->send_cq->context != c)
 		return -EINVAL;
-	if (init->srq && init->srq->context != c)
+	if (init->qp_type == IBV_QPT_XRC_SEND) /* what receives is not looked at */
+		return 0;
+	if (!init->recv_cq || init->recv_cq->context != c)
+		return -EINVAL;
+	if (init->srq && (init->srq->context != c || init->qp_type == IBV_QPT_UC || soft_srq_of(init->srq)->cq))
+		return -EINVAL;
+	if (init->srq && soft_srq_of(init->srq)->tags &&
+		(init->qp_type != IBV_QPT_RC || !soft_pd_same(soft_pd_of(init->pd), soft_srq_of(init->srq)->pd)))
 		return -EINVAL;
 	return 0;
 }
@@ -50,19 +61,23 @@ static void qp_fields(struct soft_qp *qp, const struct ibv_qp_init_attr_ex *init
 	v->qp_context = init->qp_context;
 	v->pd = init->pd;
 	v->send_cq = init->send_cq;
-	v->recv_cq = init->recv_cq;
-	v->srq = init->srq;
+	if (init->qp_type != IBV_QPT_XRC_SEND) {
+		v->recv_cq = init->recv_cq;
+		v->srq = init->srq;
+	}
 	v->state = IBV_QPS_RESET;
 	v->qp_type = init->qp_type;
 	pthread_mutex_init(&v->mutex, NULL);
 	pthread_cond_init(&v->cond, NULL);
 	qp->pd = soft_pd_of(init->pd);
 	qp->send_cq = soft_cq_of(init->send_cq);
-	qp->recv_cq = soft_cq_of(init->recv_cq);
-	qp->srq = init->srq ? soft_srq_of(init->srq) : NULL;
+	qp->recv_cq = v->recv_cq ? soft_cq_of(v->recv_cq) : NULL;
+	qp->srq = v->srq ? soft_srq_of(v->srq) : NULL;
 	qp->init = *init;
+	qp->init.recv_cq = v->recv_cq;
+	qp->init.srq = v->srq;
 	qp->state = IBV_QPS_RESET;
-	if (init->srq) {
+	if (v->srq || !v->recv_cq) {
 		qp->init.cap.max_recv_wr = 0;
 		qp->init.cap.max_recv_sge = 0;
 	}
@@ -77,9 +92,12 @@ static int daemon_create(struct soft_qp *qp, uint32_t qpn)
 	request.pd = qp->pd->pd.handle;
 	request.type = qp->init.qp_type;
 	request.qpn = qpn;
-	request.has_send_cq = request.has_recv_cq = true;
+	request.has_send_cq = true;
 	request.send_cq = qp->send_cq->handle;
-	request.recv_cq = qp->recv_cq->handle;
+	if (qp->recv_cq) {
+		request.has_recv_cq = true;
+		request.recv_cq = qp->recv_cq->handle;
+	}
 	if (qp->srq) {
 		request.has_srq = true;
 		request.srq = qp->srq->handle;
@@ -137,7 +155,7 @@ static void users_count(struct soft_qp *qp, bool up)
 	unsigned by = up ? 1 : -1u;
 
 	qp->send_cq->users += by;
-	if (qp->recv_cq != qp->send_cq)
+	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
 		qp->recv_cq->users += by;
 	if (qp->srq)
 		qp->srq->users += by;
@@ -152,8 +170,10 @@ static struct ibv_qp *qp_new(struct ibv_context *c, struct ibv_qp_init_attr_ex *
 	struct soft_context *ctx = soft_context_of(c);
 	int r = init_check(c, init);
 
+	if (r == 0 && init->qp_type == IBV_QPT_XRC_RECV)
+		return abi_xrc_handle(c, init->xrcd, 0, init->qp_context);
 	if (r == 0)
-		r = cap_check(ctx->info, &init->cap, init->srq != NULL);
+		r = cap_check(ctx->info, &init->cap, init->srq != NULL || init->qp_type == IBV_QPT_XRC_SEND);
 	if (r < 0)
 		return abi_null(-r);
 
@@ -206,6 +226,12 @@ VERBS_API int ibv_destroy_qp(struct ibv_qp *q)
 	ABI_ENTER_INT(q->context, ibv_destroy_qp, "IBVERBS_1.1", q);
 
 	struct soft_qp *qp = soft_qp_of(q);
+
+	if (qp->xrcd)
+		return abi_xrc_destroy(qp);
+	if (soft_mcast_groups(qp))
+		return abi_errno(abi_busy(qp->ctx, VSD__OBJECT_TYPE__OBJ_QP, qp->handle, soft_mcast_groups(qp)));
+
 	int r = soft_qp_stop(qp);
 
 	if (r < 0)
@@ -247,6 +273,8 @@ VERBS_API int ibv_query_qp(
 
 	struct soft_qp *qp = soft_qp_of(q);
 
+	if (qp->xrcd)
+		return abi_errno(abi_xrc_query(qp, attr, init));
 	soft_qp_query(qp, attr, init);
 	attr->cap = qp->init.cap;
 	init_narrow(&qp->init, init);
@@ -270,17 +298,4 @@ VERBS_API int ibv_query_qp_data_in_order(struct ibv_qp *q, enum ibv_wr_opcode op
 	if (!abi_ours(q->context))
 		return REAL_INT(0, ibv_query_qp_data_in_order, "IBVERBS_1.14", q, op, flags);
 	return 0;
-}
-
-/* Enhanced connection establishment has nothing to negotiate here. */
-VERBS_API int ibv_set_ece(struct ibv_qp *q, struct ibv_ece *ece)
-{
-	ABI_ENTER_INT(q->context, ibv_set_ece, "IBVERBS_1.10", q, ece);
-	return abi_errno(-EOPNOTSUPP);
-}
-
-VERBS_API int ibv_query_ece(struct ibv_qp *q, struct ibv_ece *ece)
-{
-	ABI_ENTER_INT(q->context, ibv_query_ece, "IBVERBS_1.10", q, ece);
-	return abi_errno(-EOPNOTSUPP);
 }

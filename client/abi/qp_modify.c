@@ -9,6 +9,8 @@
 
 #include <pthread.h>
 
+#include "client/soft/xrc.h"
+
 #define QPN_MAX	     0xffffffu
 #define TIMER_MAX    31
 #define RETRY_MAX    7
@@ -136,6 +138,8 @@ static int daemon_modify(struct soft_qp *qp, int state, const struct ibv_qp_attr
 {
 	Vsd__QpModifyRequest request = VSD__QP_MODIFY_REQUEST__INIT;
 	const struct ibv_ah_attr *av = &attr->ah_attr;
+	Vsd__SharedAttr shared;
+	uint32_t values[SHARED_FIELDS];
 
 	request.context = qp->ctx->id;
 	request.handle = qp->handle;
@@ -165,6 +169,10 @@ static int daemon_modify(struct soft_qp *qp, int state, const struct ibv_qp_attr
 		request.has_sq_psn = true;
 		request.sq_psn = attr->sq_psn & QPN_MAX;
 	}
+	if (qp->xrcd) {
+		abi_xrc_fill(&shared, values, attr, mask);
+		request.attr = &shared;
+	}
 	return control_call(VSD__OP__OP_QP_MODIFY, &request.base, NULL, NULL, NULL);
 }
 
@@ -193,6 +201,36 @@ static int modify_up(struct soft_qp *qp, int from, int to, struct ibv_qp_attr *a
 	return r;
 }
 
+/*
+ * A receive QP that is shared: the state is what the daemon says, and may be another one when the change comes there. What
+ * this process serves for it ends first.
+ */
+static int modify_shared(struct soft_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct ibv_qp_attr now;
+	int r = abi_xrc_refresh(qp, &now);
+
+	if (r < 0)
+		return r;
+
+	int from = (int)now.qp_state, to = mask & IBV_QP_STATE ? (int)attr->qp_state : from;
+
+	if (mask & IBV_QP_CUR_STATE && (int)attr->cur_qp_state != from)
+		return -EINVAL;
+	r = qp_state_check(IBV_QPT_XRC_RECV, (enum ibv_qp_state)from, (enum ibv_qp_state)to, mask);
+	qp->attr.port_num = now.port_num; /* what the checks look at */
+	if (r == 0)
+		r = attr_check(qp, attr, mask & ~IBV_QP_CUR_STATE);
+	if (r < 0)
+		return r;
+	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
+		xrc_silence(qp->v.qp.qp_num);
+	r = daemon_modify(qp, to, attr, mask);
+	if (r == 0)
+		qp->v.qp.state = (enum ibv_qp_state)to;
+	return r;
+}
+
 static int modify(struct soft_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	int from = qp->state;
@@ -216,9 +254,9 @@ VERBS_API int ibv_modify_qp(struct ibv_qp *q, struct ibv_qp_attr *attr, int mask
 	/* One transition at a time: between the check and the data path lies a call. */
 	pthread_mutex_lock(&q->mutex);
 
-	int r = modify(qp, attr, mask);
+	int r = qp->xrcd ? modify_shared(qp, attr, mask) : modify(qp, attr, mask);
 
-	if (r == 0)
+	if (r == 0 && !qp->xrcd)
 		q->state = (enum ibv_qp_state)(int)qp->state;
 	pthread_mutex_unlock(&q->mutex);
 	return abi_errno(r);

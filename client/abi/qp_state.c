@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum kind { KIND_RC, KIND_UC, KIND_UD, KIND_N };
+enum kind { KIND_RC, KIND_UC, KIND_UD, KIND_XRC_SEND, KIND_XRC_RECV, KIND_N };
 
 struct masks {
 	int required, optional;
@@ -29,6 +29,9 @@ struct transition {
 #define RTS_UC	       IBV_QP_SQ_PSN
 #define RTS_RC                                                                                    \
 	(RTS_UC | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
+#define RTS_XRC_RECV (RTS_UC | IBV_QP_TIMEOUT)
+/* Mean nothing to a QP that only answers, but perftest sets them. */
+#define RTS_XRC_RECV_MORE (LIVE_RC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
 
 /* What may be changed while a QP sends. */
 #define LIVE_UD (IBV_QP_CUR_STATE | IBV_QP_QKEY)
@@ -45,7 +48,14 @@ struct transition {
 	(SQD_UC | IBV_QP_PORT | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |            \
 		IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
 
-#define ALL	    { true, true, true }
+/* The halves of RC: one sends, the other answers. */
+#define SQD_XRC_SEND                                                                              \
+	(SQD_UC | IBV_QP_PORT | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |            \
+		IBV_QP_MAX_QP_RD_ATOMIC)
+#define SQD_XRC_RECV                                                                              \
+	(SQD_UC | IBV_QP_PORT | IBV_QP_TIMEOUT | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+
+#define ALL	    { true, true, true, true, true }
 #define ANY_TO_HERE { .legal = ALL }
 
 static const struct transition table[STATES][STATES] = {
@@ -58,6 +68,8 @@ static const struct transition table[STATES][STATES] = {
 				[KIND_RC] = { .required = INIT_CONNECTED },
 				[KIND_UC] = { .required = INIT_CONNECTED },
 				[KIND_UD] = { .required = INIT_UD },
+				[KIND_XRC_SEND] = { .required = INIT_CONNECTED },
+				[KIND_XRC_RECV] = { .required = INIT_CONNECTED },
 			},
 		},
 	},
@@ -70,6 +82,8 @@ static const struct transition table[STATES][STATES] = {
 				[KIND_RC] = { .optional = INIT_CONNECTED },
 				[KIND_UC] = { .optional = INIT_CONNECTED },
 				[KIND_UD] = { .optional = INIT_UD },
+				[KIND_XRC_SEND] = { .optional = INIT_CONNECTED },
+				[KIND_XRC_RECV] = { .optional = INIT_CONNECTED },
 			},
 		},
 		[IBV_QPS_RTR] = {
@@ -86,6 +100,18 @@ static const struct transition table[STATES][STATES] = {
 						    IBV_QP_PKEY_INDEX,
 				},
 				[KIND_UD] = { .optional = IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
+				[KIND_XRC_SEND] = {
+					.required = RTR_UC,
+					/* The first two mean nothing to it, but perftest sets them. */
+					.optional = IBV_QP_MAX_DEST_RD_ATOMIC |
+						    IBV_QP_MIN_RNR_TIMER | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
+						    IBV_QP_PKEY_INDEX,
+				},
+				[KIND_XRC_RECV] = {
+					.required = RTR_RC,
+					.optional = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
+						    IBV_QP_PKEY_INDEX,
+				},
 			},
 		},
 	},
@@ -98,6 +124,8 @@ static const struct transition table[STATES][STATES] = {
 				[KIND_RC] = { .required = RTS_RC, .optional = LIVE_RC },
 				[KIND_UC] = { .required = RTS_UC, .optional = LIVE_UC },
 				[KIND_UD] = { .required = IBV_QP_SQ_PSN, .optional = LIVE_UD },
+				[KIND_XRC_SEND] = { .required = RTS_RC, .optional = LIVE_UC },
+				[KIND_XRC_RECV] = { .required = RTS_XRC_RECV, .optional = RTS_XRC_RECV_MORE },
 			},
 		},
 	},
@@ -110,6 +138,8 @@ static const struct transition table[STATES][STATES] = {
 				[KIND_RC] = { .optional = LIVE_RC },
 				[KIND_UC] = { .optional = LIVE_UC },
 				[KIND_UD] = { .optional = LIVE_UD },
+				[KIND_XRC_SEND] = { .optional = LIVE_UC },
+				[KIND_XRC_RECV] = { .optional = LIVE_RC },
 			},
 		},
 		[IBV_QPS_SQD] = {
@@ -118,6 +148,8 @@ static const struct transition table[STATES][STATES] = {
 				[KIND_RC] = { .optional = IBV_QP_EN_SQD_ASYNC_NOTIFY },
 				[KIND_UC] = { .optional = IBV_QP_EN_SQD_ASYNC_NOTIFY },
 				[KIND_UD] = { .optional = IBV_QP_EN_SQD_ASYNC_NOTIFY },
+				[KIND_XRC_SEND] = { .optional = IBV_QP_EN_SQD_ASYNC_NOTIFY },
+				[KIND_XRC_RECV] = { .optional = IBV_QP_EN_SQD_ASYNC_NOTIFY },
 			},
 		},
 	},
@@ -130,6 +162,8 @@ static const struct transition table[STATES][STATES] = {
 				[KIND_RC] = { .optional = LIVE_RC },
 				[KIND_UC] = { .optional = LIVE_UC },
 				[KIND_UD] = { .optional = LIVE_UD },
+				[KIND_XRC_SEND] = { .optional = LIVE_UC },
+				[KIND_XRC_RECV] = { .optional = LIVE_RC },
 			},
 		},
 		[IBV_QPS_SQD] = {
@@ -138,6 +172,8 @@ static const struct transition table[STATES][STATES] = {
 				[KIND_RC] = { .optional = SQD_RC },
 				[KIND_UC] = { .optional = SQD_UC },
 				[KIND_UD] = { .optional = SQD_UD },
+				[KIND_XRC_SEND] = { .optional = SQD_XRC_SEND },
+				[KIND_XRC_RECV] = { .optional = SQD_XRC_RECV },
 			},
 		},
 	},
@@ -168,6 +204,10 @@ static int kind_of(enum ibv_qp_type type)
 		return KIND_UC;
 	case IBV_QPT_UD:
 		return KIND_UD;
+	case IBV_QPT_XRC_SEND:
+		return KIND_XRC_SEND;
+	case IBV_QPT_XRC_RECV:
+		return KIND_XRC_RECV;
 	}
 	return -1;
 }

@@ -53,6 +53,9 @@ static void device_limits(const Vsd__Device *info, struct ibv_device_attr *attr)
 	attr->max_qp_init_rd_atom = (int)info->max_rd_atom;
 	attr->max_mw = (int)info->max_mw;
 	attr->max_ah = (int)info->max_ah;
+	attr->max_mcast_grp = (int)info->max_mcast_grp;
+	attr->max_mcast_qp_attach = (int)info->max_mcast_qp_attach;
+	attr->max_total_mcast_qp_attach = (int)info->max_total_mcast_qp_attach;
 	attr->max_srq = (int)info->max_srq;
 	attr->max_srq_wr = (int)info->max_srq_wr;
 	attr->max_srq_sge = (int)info->max_sge;
@@ -63,11 +66,13 @@ static void device_fill(const struct soft_context *ctx, struct ibv_device_attr *
 	memset(attr, 0, sizeof(*attr));
 	device_identity(ctx->info, attr);
 	device_limits(ctx->info, attr);
-	attr->atomic_cap = IBV_ATOMIC_GLOB;
+	attr->atomic_cap = ctx->info->has_atomic_cap ? (enum ibv_atomic_cap)ctx->info->atomic_cap : IBV_ATOMIC_GLOB;
 	attr->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
 				 IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_UD_AV_PORT_ENFORCE |
 				 IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-				 IBV_DEVICE_MEM_MGT_EXTENSIONS;
+				 IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_SRQ_RESIZE;
+	if (ctx->info->has_max_xrcd && ctx->info->max_xrcd)
+		attr->device_cap_flags |= IBV_DEVICE_XRC;
 }
 
 VERBS_API int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
@@ -79,6 +84,8 @@ VERBS_API int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *at
 
 /* All that there is: nothing is pinned. */
 #define ODP_SENDS (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV)
+
+#define XRC_ODP	  (ODP_SENDS | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC)
 
 static const struct ibv_odp_caps odp_caps = {
 	.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
@@ -103,6 +110,10 @@ int abi_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_
 	full.hca_core_clock = CLOCK_KHZ;
 	full.max_dm_size = soft_context_of(c)->info->has_max_dm_size ? soft_context_of(c)->info->max_dm_size : 0;
 	full.odp_caps = odp_caps;
+	full.cq_mod_caps.max_cq_count = full.cq_mod_caps.max_cq_period = UINT16_MAX; /* accepted, whatever it is */
+	full.xrc_odp_caps = XRC_ODP;
+	abi_tag_caps(&full.tm_caps);
+	abi_pacing_caps(&full.packet_pacing_caps);
 	full.device_cap_flags_ex = full.orig_attr.device_cap_flags | DEVICE_ATOMIC_WRITE;
 	full.phys_port_cnt_ex = full.orig_attr.phys_port_cnt;
 	memset(attr, 0, size);
@@ -140,10 +151,12 @@ uint32_t abi_gid_table_len(const Vsd__Port *port)
 
 static void port_fill(const Vsd__Port *port, struct ibv_port_attr *attr)
 {
-	bool up = port->state == IBV_PORT_ACTIVE;
+	/* It follows the daemon's word (client/soft/async.c). */
+	uint32_t state = __atomic_load_n(&port->state, __ATOMIC_RELAXED);
+	bool up = state == IBV_PORT_ACTIVE;
 
 	*attr = (struct ibv_port_attr){
-		.state = (enum ibv_port_state)port->state,
+		.state = (enum ibv_port_state)state,
 		.max_mtu = (enum ibv_mtu)port->max_mtu,
 		.active_mtu = (enum ibv_mtu)port->active_mtu,
 		.gid_tbl_len = (int)abi_gid_table_len(port),

@@ -149,10 +149,14 @@ bool real_deferred(void)
 	return deferred;
 }
 
+void *(*real_instead)(const char *name);
+
 void *real_symbol(_Atomic(void *) *slot, const char *name, const char *version)
 {
 	void *symbol = *slot;
 
+	if (real_instead)
+		return real_instead(name);
 	if (!symbol) {
 		void *library = handle_get();
 

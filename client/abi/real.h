@@ -21,6 +21,9 @@ void real_leave(void);
  */
 void real_find(const char *name, bool (*use)(const char *path, void *arg), void *arg);
 
+/* What tests have in its place; NULL otherwise. */
+extern void *(*real_instead)(const char *name);
+
 /* The symbol, cached in *@slot, or NULL when there is no real library or it is older than the symbol. */
 void *real_symbol(_Atomic(void *) *slot, const char *name, const char *version);
 

@@ -2,32 +2,27 @@
 /*
  * Public functions that the soft device does not have. All are defined: one that is missing would reach the real
  * library, which follows a private pointer that our contexts do not have. Objects that only a real device can have
- * given (DMAH, completion counters) always go to the real library. Those newer than the installed
- * headers are declared here.
+ * given (DMAH, completion counters) always go to the real library. Those newer than version 44
+ * are declared in newer.h.
  */
 #include "client/abi/abi.h"
+#include "client/abi/newer.h"
 
 /* --- memory -------------------------------------------------------------------------------------------------------- */
 
-struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *init);
-void *ibv_alloc_dmah(struct ibv_context *c, void *init);
-int ibv_dealloc_dmah(void *dmah);
-int ibv_dm_export_dmabuf_fd(struct ibv_dm *dm);
-int ibv_query_port_speed(struct ibv_context *c, uint32_t port, uint64_t *speed);
-
-VERBS_API struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *init)
+VERBS_API struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *init)
 {
 	ABI_ENTER_PTR(pd->context, ibv_reg_mr_ex, "IBVERBS_1.15", pd, init);
 	return abi_null(EOPNOTSUPP);
 }
 
-VERBS_API void *ibv_alloc_dmah(struct ibv_context *c, void *init)
+VERBS_API struct ibv_dmah *ibv_alloc_dmah(struct ibv_context *c, struct ibv_dmah_init_attr *init)
 {
 	ABI_ENTER_PTR(c, ibv_alloc_dmah, "IBVERBS_1.15", c, init);
 	return abi_null(EOPNOTSUPP);
 }
 
-VERBS_API int ibv_dealloc_dmah(void *dmah)
+VERBS_API int ibv_dealloc_dmah(struct ibv_dmah *dmah)
 {
 	return REAL_INT(EOPNOTSUPP, ibv_dealloc_dmah, "IBVERBS_1.15", dmah);
 }
@@ -47,66 +42,56 @@ VERBS_API int ibv_query_port_speed(struct ibv_context *c, uint32_t port, uint64_
 
 /* --- completion counters ------------------------------------------------------------------------------------------- */
 
-int _ibv_query_comp_cntr_caps(struct ibv_context *c, void *caps, size_t size);
-void *ibv_create_comp_cntr(struct ibv_context *c, void *attr);
-int ibv_destroy_comp_cntr(void *counter);
-int ibv_inc_comp_cntr(void *counter, uint64_t n);
-int ibv_inc_err_comp_cntr(void *counter, uint64_t n);
-int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, void *counter, void *attr);
-int ibv_read_comp_cntr(void *counter, uint64_t *value);
-int ibv_read_err_comp_cntr(void *counter, uint64_t *value);
-int ibv_set_comp_cntr(void *counter, uint64_t value);
-int ibv_set_err_comp_cntr(void *counter, uint64_t value);
-
-VERBS_API int _ibv_query_comp_cntr_caps(struct ibv_context *c, void *caps, size_t size)
+VERBS_API int _ibv_query_comp_cntr_caps(struct ibv_context *c, struct ibv_comp_cntr_caps *caps, size_t size)
 {
 	ABI_ENTER_INT(c, _ibv_query_comp_cntr_caps, "IBVERBS_1.18", c, caps, size);
 	return abi_errno(-EOPNOTSUPP);
 }
 
-VERBS_API void *ibv_create_comp_cntr(struct ibv_context *c, void *attr)
+VERBS_API struct ibv_comp_cntr *ibv_create_comp_cntr(struct ibv_context *c, struct ibv_comp_cntr_init_attr *attr)
 {
 	ABI_ENTER_PTR(c, ibv_create_comp_cntr, "IBVERBS_1.18", c, attr);
 	return abi_null(EOPNOTSUPP);
 }
 
-VERBS_API int ibv_destroy_comp_cntr(void *counter)
+VERBS_API int ibv_destroy_comp_cntr(struct ibv_comp_cntr *counter)
 {
 	return REAL_INT(EOPNOTSUPP, ibv_destroy_comp_cntr, "IBVERBS_1.18", counter);
 }
 
-VERBS_API int ibv_inc_comp_cntr(void *counter, uint64_t n)
+VERBS_API int ibv_inc_comp_cntr(struct ibv_comp_cntr *counter, uint64_t n)
 {
 	return REAL_INT(EOPNOTSUPP, ibv_inc_comp_cntr, "IBVERBS_1.18", counter, n);
 }
 
-VERBS_API int ibv_inc_err_comp_cntr(void *counter, uint64_t n)
+VERBS_API int ibv_inc_err_comp_cntr(struct ibv_comp_cntr *counter, uint64_t n)
 {
 	return REAL_INT(EOPNOTSUPP, ibv_inc_err_comp_cntr, "IBVERBS_1.18", counter, n);
 }
 
-VERBS_API int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, void *counter, void *attr)
+VERBS_API int ibv_qp_attach_comp_cntr(
+	struct ibv_qp *qp, struct ibv_comp_cntr *counter, struct ibv_qp_attach_comp_cntr_attr *attr)
 {
 	ABI_ENTER_INT(qp->context, ibv_qp_attach_comp_cntr, "IBVERBS_1.18", qp, counter, attr);
 	return abi_errno(-EOPNOTSUPP);
 }
 
-VERBS_API int ibv_read_comp_cntr(void *counter, uint64_t *value)
+VERBS_API int ibv_read_comp_cntr(struct ibv_comp_cntr *counter, uint64_t *value)
 {
 	return REAL_INT(EOPNOTSUPP, ibv_read_comp_cntr, "IBVERBS_1.18", counter, value);
 }
 
-VERBS_API int ibv_read_err_comp_cntr(void *counter, uint64_t *value)
+VERBS_API int ibv_read_err_comp_cntr(struct ibv_comp_cntr *counter, uint64_t *value)
 {
 	return REAL_INT(EOPNOTSUPP, ibv_read_err_comp_cntr, "IBVERBS_1.18", counter, value);
 }
 
-VERBS_API int ibv_set_comp_cntr(void *counter, uint64_t value)
+VERBS_API int ibv_set_comp_cntr(struct ibv_comp_cntr *counter, uint64_t value)
 {
 	return REAL_INT(EOPNOTSUPP, ibv_set_comp_cntr, "IBVERBS_1.18", counter, value);
 }
 
-VERBS_API int ibv_set_err_comp_cntr(void *counter, uint64_t value)
+VERBS_API int ibv_set_err_comp_cntr(struct ibv_comp_cntr *counter, uint64_t value)
 {
 	return REAL_INT(EOPNOTSUPP, ibv_set_err_comp_cntr, "IBVERBS_1.18", counter, value);
 }

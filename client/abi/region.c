@@ -14,7 +14,9 @@
 
 #include "client/abi/abi.h"
 #include "client/abi/capability.h"
+#include "client/abi/native_mr.h"
 #include "client/abi/region.h"
+#include "client/native/native.h"
 #include "client/soft/region.h"
 
 #define ATTR_FLAGS                                                                                \
@@ -25,15 +27,15 @@
 
 /*
  * The head of each call here, as ABI_ENTER: what is not ours may be another copy's of this library, if that one serves
- * the process; the real one has none of these.
+ * the process. Otherwise it is a real device's: native_mr.c.
  */
 #define ENTER(ctx, fail, name, ...)                                                               \
 	do {                                                                                      \
 		if (!abi_ours(ctx) && real_deferred())                                            \
 			return REAL_INT(fail(EOPNOTSUPP), name, "VERBSD_1", __VA_ARGS__);         \
-		if (!abi_ours(ctx))                                                               \
+		if (!abi_ours(ctx) && !(ctx)->device) /* nothing that a device was opened for */  \
 			return fail(EOPNOTSUPP);                                                  \
-		if (abi_foreign(ctx))                                                                \
+		if (abi_ours(ctx) && abi_foreign(ctx))                                            \
 			return fail(ABI_CHILD_ERRNO);                                             \
 	} while (0)
 
@@ -146,26 +148,36 @@ static int persist_set(const struct soft_context *ctx, uint32_t mr, bool persist
 	return control_call(VSD__OP__OP_REGION_PERSIST, &request.base, NULL, NULL, NULL);
 }
 
+static int region_use(struct soft_mr *mr, const struct abi_region_call *call, const Vsd__RegionReply *reply, int fd)
+{
+	bool writable = !(reply->flags & VSD__REGION_FLAG__REGION_READ_ONLY);
+	int r = region_map(reply->region, fd, reply->iova, reply->size, writable, &mr->region);
+
+	if (r < 0)
+		return r;
+	mr->mem = mr->region->addr;
+	mr->mapped = true;
+	mr->mapped_writable = writable;
+	mr->mr.addr = mr->mem;
+	mr->mr.length = reply->size;
+	return memory_prepare(mr->region, reply->created ? call->attr : NULL);
+}
+
 /* Maps what the daemon gave, as @mr. Takes @fd over. */
 static int mr_fill(struct soft_mr *mr, const struct abi_region_call *call,
 	const Vsd__RegionReply *reply, int fd)
 {
-	int r = region_map(reply->region, fd, reply->iova, reply->size,
-		!(reply->flags & VSD__REGION_FLAG__REGION_READ_ONLY), &mr->region);
-
-	if (r < 0)
-		return r;
 	mr->handle = reply->handle;
 	mr->key = reply->key;
 	mr->leased = reply->key == call->spare_key;
-	mr->mem = mr->region->addr;
 	mr->iova = reply->iova;
 	mr->access = reply->access;
-	mr->mapped = true;
-	mr->mapped_writable = !(reply->flags & VSD__REGION_FLAG__REGION_READ_ONLY);
-	mr->mr.addr = mr->mem;
-	mr->mr.length = reply->size;
-	return memory_prepare(mr->region, reply->created ? call->attr : NULL);
+	if (!reply->has_memory || reply->memory == VSD__MR_MEMORY__MR_ON_REGION)
+		return region_use(mr, call, reply, fd);
+	if (call->map)
+		return call->map(mr, reply, fd);
+	close(fd);
+	return -EPROTO;
 }
 
 static int mr_make(struct soft_mr *mr, const struct abi_region_call *call, bool *created)
@@ -184,10 +196,12 @@ static int mr_make(struct soft_mr *mr, const struct abi_region_call *call, bool 
 			persist_set(mr->ctx, reply->handle, false);
 		control_destroy(mr->ctx->id, VSD__OBJECT_TYPE__OBJ_MR, reply->handle);
 	}
-	if (r < 0)
+	if (r < 0) {
 		mr->region = region_put(mr->region);
-	else if (created)
+		abi_mr_unmap(mr);
+	} else if (created) {
 		*created = reply->created;
+	}
 	protobuf_c_message_free_unpacked(&reply->base, NULL);
 	return r;
 }
@@ -206,6 +220,50 @@ struct soft_mr *abi_region_mr(struct ibv_pd *pd, const struct abi_region_call *c
 	return mr;
 }
 
+/* --- on real devices ------------------------------------------------------------------------------------------------ */
+
+static int native_prepare(const struct soft_region *region, const void *attr)
+{
+	return memory_prepare(region, attr);
+}
+
+/* What may be ignored elsewhere counts there. */
+static uint32_t native_access(unsigned asked, unsigned access)
+{
+	return access | (asked & IBV_ACCESS_RELAXED_ORDERING);
+}
+
+static struct ibv_mr *native_alloc(struct ibv_pd *pd, const struct verbsd_mr_attr *attr, unsigned access)
+{
+	struct native_mr_call call = {
+		.request = VSD__NATIVE_REGION_REQUEST__INIT, .prepare = native_prepare, .arg = attr
+	};
+
+	call.request.access = native_access(attr->access, access);
+	call.request.flags = attr_flags(attr);
+	call.request.has_size = true;
+	call.request.size = attr->size;
+	return native_mr_new(pd, &call, NULL);
+}
+
+/* @import as for a soft device; @asked: the access that the program said. */
+static struct ibv_mr *native_import(struct ibv_pd *pd, const Vsd__RegionImportRequest *import, unsigned asked,
+	const struct verbsd_mr_attr *attr, bool *created)
+{
+	struct native_mr_call call = {
+		.request = VSD__NATIVE_REGION_REQUEST__INIT, .prepare = native_prepare, .arg = attr
+	};
+
+	call.request.access = native_access(asked, import->access);
+	call.request.flags = import->flags;
+	call.request.name = import->name;
+	call.request.has_nonce = import->has_nonce;
+	call.request.nonce = import->nonce;
+	call.request.has_size = import->has_size;
+	call.request.size = import->size;
+	return native_mr_new(pd, &call, created);
+}
+
 VERBS_API struct ibv_mr *verbsd_alloc_mr(struct ibv_pd *pd, const struct verbsd_mr_attr *attr)
 {
 	ENTER(pd->context, abi_null, verbsd_alloc_mr, pd, attr);
@@ -216,6 +274,8 @@ VERBS_API struct ibv_mr *verbsd_alloc_mr(struct ibv_pd *pd, const struct verbsd_
 
 	if (r < 0)
 		return abi_null(-r);
+	if (!abi_ours(pd->context))
+		return native_alloc(pd, attr, access);
 	request.context = soft_context_of(pd->context)->id;
 	request.pd = pd->handle;
 	request.size = attr->size;
@@ -234,9 +294,12 @@ VERBS_API struct ibv_mr *verbsd_alloc_mr(struct ibv_pd *pd, const struct verbsd_
 
 /* --- finding one --------------------------------------------------------------------------------------------------- */
 
-static struct ibv_mr *mr_import(struct ibv_pd *pd, Vsd__RegionImportRequest *request,
+static struct ibv_mr *mr_import(struct ibv_pd *pd, Vsd__RegionImportRequest *request, unsigned asked,
 	const struct verbsd_mr_attr *attr, bool *created)
 {
+	if (!abi_ours(pd->context))
+		return native_import(pd, request, asked, attr, created);
+
 	struct soft_context *ctx = soft_context_of(pd->context);
 	struct abi_region_call call = {
 		.op = VSD__OP__OP_REGION_IMPORT,
@@ -261,6 +324,7 @@ VERBS_API struct ibv_mr *verbsd_import_mr(struct ibv_pd *pd, const char *name, u
 	ENTER(pd->context, abi_null, verbsd_import_mr, pd, name, access);
 
 	Vsd__RegionImportRequest request = VSD__REGION_IMPORT_REQUEST__INIT;
+	unsigned asked = access;
 	int r = name_check(name);
 
 	if (r == 0)
@@ -269,7 +333,7 @@ VERBS_API struct ibv_mr *verbsd_import_mr(struct ibv_pd *pd, const char *name, u
 		return abi_null(-r);
 	request.name = (char *)(uintptr_t)name;
 	request.access = access;
-	return mr_import(pd, &request, NULL, NULL);
+	return mr_import(pd, &request, asked, NULL, NULL);
 }
 
 VERBS_API struct ibv_mr *verbsd_import_mr_fd(struct ibv_pd *pd, int fd, unsigned access)
@@ -278,6 +342,7 @@ VERBS_API struct ibv_mr *verbsd_import_mr_fd(struct ibv_pd *pd, int fd, unsigned
 
 	Vsd__RegionImportRequest request = VSD__REGION_IMPORT_REQUEST__INIT;
 	uint8_t nonce[VSD_NONCE_SIZE];
+	unsigned asked = access;
 	int r = access_check(&access);
 
 	if (r == 0)
@@ -289,7 +354,7 @@ VERBS_API struct ibv_mr *verbsd_import_mr_fd(struct ibv_pd *pd, int fd, unsigned
 	request.nonce.len = sizeof(nonce);
 	request.access = access;
 
-	struct ibv_mr *mr = mr_import(pd, &request, NULL, NULL);
+	struct ibv_mr *mr = mr_import(pd, &request, asked, NULL, NULL);
 
 	explicit_bzero(nonce, sizeof(nonce));
 	return mr;
@@ -317,53 +382,84 @@ VERBS_API struct ibv_mr *verbsd_attach_mr(struct ibv_pd *pd, const char *name,
 	request.has_size = true;
 	request.size = attr->size;
 	request.flags = VSD__REGION_FLAG__REGION_CREATE | attr_flags(attr) | export_flags(flags);
-	return mr_import(pd, &request, attr, created);
+	return mr_import(pd, &request, attr->access, attr, created);
 }
 
 /* --- giving it to others ------------------------------------------------------------------------------------------- */
 
-/* The MR of the call, if it is on a region. */
-static struct soft_mr *region_mr_of(struct ibv_mr *m)
-{
-	struct soft_mr *mr = soft_mr_of(m);
+/* An MR on a region, in the daemon's terms. */
+struct target {
+	bool native;
+	uint32_t context, mr;
+	uint32_t rkey;
+	unsigned access;
+	bool writable;
+};
 
-	return mr->region && !mr->gone ? mr : NULL;
+/* -EINVAL: it is not on a region. */
+static int target_of(struct ibv_mr *m, struct target *target)
+{
+	struct native_mr_name name;
+	const struct soft_mr *mr;
+	int r;
+
+	if (abi_ours(m->context)) {
+		mr = soft_mr_of(m);
+		if (!mr->region || mr->gone)
+			return -EINVAL;
+		*target = (struct target){
+			.context = mr->ctx->id, .mr = mr->handle, .rkey = mr->key, .access = mr->access, .writable = mr->mapped_writable
+		};
+		return 0;
+	}
+	r = native_mr_name(m, &name);
+	if (r == 0)
+		*target = (struct target){
+			.native = true, .mr = name.handle, .rkey = name.rkey, .access = name.access, .writable = name.writable
+		};
+	return r;
 }
 
-static int daemon_export(const struct soft_mr *mr, const char *name, unsigned flags, struct fdlist *fds)
+/* In the session that the MR is in; real devices have one of their own. */
+static int call_in(bool native, uint16_t op, const ProtobufCMessage *request, const ProtobufCMessageDescriptor *type,
+	ProtobufCMessage **reply, struct fdlist *fds)
+{
+	return native ? native_call(op, request, type, reply, fds) : control_call(op, request, type, reply, fds);
+}
+
+static int daemon_export(const struct target *target, const char *name, unsigned flags, struct fdlist *fds)
 {
 	Vsd__RegionExportRequest request = VSD__REGION_EXPORT_REQUEST__INIT;
 
-	request.context = mr->ctx->id;
-	request.mr = mr->handle;
+	request.context = target->context;
+	request.mr = target->mr;
 	request.name = (char *)(uintptr_t)name;
 	request.flags = export_flags(flags);
-	return control_call(VSD__OP__OP_REGION_EXPORT, &request.base, NULL, NULL, fds);
+	return call_in(target->native, VSD__OP__OP_REGION_EXPORT, &request.base, NULL, NULL, fds);
 }
 
 VERBS_API int verbsd_export_mr(struct ibv_mr *m, const char *name, unsigned flags)
 {
 	ENTER(m->context, fail_int, verbsd_export_mr, m, name, flags);
 
-	const struct soft_mr *mr = region_mr_of(m);
+	struct target target = { .native = false };
+	int r = target_of(m, &target);
 
-	if (!mr || flags & ~EXPORT_FLAGS || name_check(name) < 0)
-		return fail_int(EINVAL);
-	return abi_errno(daemon_export(mr, name, flags, NULL));
+	if (r == 0 && (flags & ~EXPORT_FLAGS || name_check(name) < 0))
+		r = -EINVAL;
+	return abi_errno(r < 0 ? r : daemon_export(&target, name, flags, NULL));
 }
 
 VERBS_API int verbsd_export_mr_fd(struct ibv_mr *m, unsigned flags)
 {
 	ENTER(m->context, abi_minus, verbsd_export_mr_fd, m, flags);
 
-	const struct soft_mr *mr = region_mr_of(m);
 	struct fdlist fds = FDLIST_NULL;
+	struct target target = { .native = false };
+	int r = flags & ~EXPORT_FLAGS ? -EINVAL : target_of(m, &target);
 
-	if (!mr || flags & ~EXPORT_FLAGS)
-		return abi_minus(EINVAL);
-
-	int r = daemon_export(mr, NULL, flags, &fds);
-
+	if (r == 0)
+		r = daemon_export(&target, NULL, flags, &fds);
 	if (r == 0 && fds.n != 1)
 		r = -EPROTO;
 	if (r == 0)
@@ -376,9 +472,16 @@ VERBS_API int verbsd_persist_mr(struct ibv_mr *m, bool persist)
 {
 	ENTER(m->context, fail_int, verbsd_persist_mr, m, persist);
 
-	const struct soft_mr *mr = region_mr_of(m);
+	Vsd__RegionPersistRequest request = VSD__REGION_PERSIST_REQUEST__INIT;
+	struct target target = { .native = false };
+	int r = target_of(m, &target);
 
-	return mr ? abi_errno(persist_set(mr->ctx, mr->handle, persist)) : fail_int(EINVAL);
+	if (r < 0)
+		return abi_errno(r);
+	request.context = target.context;
+	request.mr = target.mr;
+	request.persist = persist;
+	return abi_errno(call_in(target.native, VSD__OP__OP_REGION_PERSIST, &request.base, NULL, NULL, NULL));
 }
 
 VERBS_API int verbsd_release_mr(struct ibv_context *c, const char *name)
@@ -390,7 +493,7 @@ VERBS_API int verbsd_release_mr(struct ibv_context *c, const char *name)
 	if (name_check(name) < 0)
 		return fail_int(EINVAL);
 	request.name = (char *)(uintptr_t)name;
-	return abi_errno(control_call(VSD__OP__OP_REGION_RELEASE, &request.base, NULL, NULL, NULL));
+	return abi_errno(call_in(!abi_ours(c), VSD__OP__OP_REGION_RELEASE, &request.base, NULL, NULL, NULL));
 }
 
 /* --- looking ------------------------------------------------------------------------------------------------------- */
@@ -424,15 +527,16 @@ static void info_fill(struct verbsd_mr_info *info, const Vsd__Item *item)
 		snprintf(info->name, sizeof(info->name), "%s", item->name);
 }
 
-static int daemon_query(const struct soft_mr *mr, Vsd__Item **item)
+static int daemon_query(const struct target *target, Vsd__Item **item)
 {
 	Vsd__RegionQueryRequest request = VSD__REGION_QUERY_REQUEST__INIT;
 	ProtobufCMessage *message = NULL;
 
-	request.context = mr->ctx->id;
-	request.mr = mr->handle;
+	request.context = target->context;
+	request.mr = target->mr;
 
-	int r = control_call(VSD__OP__OP_REGION_QUERY, &request.base, &vsd__item__descriptor, &message, NULL);
+	int r = call_in(
+		target->native, VSD__OP__OP_REGION_QUERY, &request.base, &vsd__item__descriptor, &message, NULL);
 
 	*item = (Vsd__Item *)message;
 	return r == 0 && !message ? -EPROTO : r;
@@ -442,25 +546,27 @@ VERBS_API int verbsd_query_mr(struct ibv_mr *m, struct verbsd_mr_info *info)
 {
 	ENTER(m->context, fail_int, verbsd_query_mr, m, info);
 
-	const struct soft_mr *mr = region_mr_of(m);
-	Vsd__Item *item;
-	int r = mr && info ? daemon_query(mr, &item) : -EINVAL;
+	struct target target = { .native = false };
+	Vsd__Item *item = NULL;
+	int r = info ? target_of(m, &target) : -EINVAL;
 
-	if (r < 0)
+	if (r == 0)
+		r = daemon_query(&target, &item);
+	if (!item)
 		return abi_errno(r);
 	info_fill(info, item);
 	vsd__item__free_unpacked(item, NULL);
 	/* What this pointer's own key and rights are; others may have more. */
-	info->rkey = mr->key;
-	info->access = mr->access;
+	info->rkey = target.rkey;
+	info->access = target.access;
 	info->flags &= ~(unsigned)VERBSD_MR_READ_ONLY;
-	if (!mr->mapped_writable)
+	if (!target.writable)
 		info->flags |= VERBSD_MR_READ_ONLY;
 	return 0;
 }
 
 /* One page of the listing: how many it has, and *@next. */
-static int list_page(uint32_t *next, struct verbsd_mr_info *info, size_t room)
+static int list_page(bool native, uint32_t *next, struct verbsd_mr_info *info, size_t room)
 {
 	Vsd__ListRequest request = VSD__LIST_REQUEST__INIT;
 	ProtobufCMessage *message = NULL;
@@ -469,7 +575,8 @@ static int list_page(uint32_t *next, struct verbsd_mr_info *info, size_t room)
 	request.type = VSD__OBJECT_TYPE__OBJ_REGION;
 	request.page = *next;
 
-	int r = control_call(VSD__OP__OP_LIST, &request.base, &vsd__list_reply__descriptor, &message, NULL);
+	int r = call_in(
+		native, VSD__OP__OP_LIST, &request.base, &vsd__list_reply__descriptor, &message, NULL);
 
 	if (r < 0)
 		return r;
@@ -503,7 +610,7 @@ VERBS_API int verbsd_list_mr(struct ibv_context *c, struct verbsd_mr_info *info,
 		return abi_minus(EINVAL);
 	pthread_mutex_lock(&list_lock);
 	do {
-		r = list_page(&page, total < n ? info + total : NULL, total < n ? (size_t)(n - total) : 0);
+		r = list_page(!abi_ours(c), &page, total < n ? info + total : NULL, total < n ? (size_t)(n - total) : 0);
 		total += r > 0 ? r : 0;
 	} while (r >= 0 && page);
 	pthread_mutex_unlock(&list_lock);

@@ -18,6 +18,8 @@ struct abi_region_call {
 	const ProtobufCMessage *request;
 	uint32_t spare_key;		   /* as the request has it; 0: none */
 	const struct verbsd_mr_attr *attr; /* where and when its pages come, if it is created; NULL: as they are touched */
+	/* Maps memory that is no region's, and takes @fd over; NULL: there is none. */
+	int (*map)(struct soft_mr *mr, const Vsd__RegionReply *reply, int fd);
 };
 
 /*

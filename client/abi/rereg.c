@@ -5,6 +5,8 @@
  */
 #include "client/abi/abi.h"
 
+#include "client/abi/native_mr.h"
+#include "client/soft/mr_place.h"
 #include "client/soft/region.h"
 
 #define FLAGS_KNOWN                                                                               \
@@ -89,6 +91,11 @@ static int daemon_rereg(const struct soft_mr *mr)
 {
 	Vsd__MrReregRequest request = VSD__MR_REREG_REQUEST__INIT;
 
+	/* What it may become was checked as the daemon would. */
+	if (mr->place) {
+		mr_place_change(mr);
+		return 0;
+	}
 	request.context = mr->ctx->id;
 	request.handle = mr->handle;
 	request.has_pd = request.has_access = true;
@@ -109,6 +116,9 @@ static void take_over(struct soft_mr *mr, const struct soft_mr *to)
 	abi_pd_unref(mr->pd);
 	mr->pd = to->pd;
 	mr->access = to->access;
+	/* The daemon's rule: what moves is ordinary memory from then on. */
+	if (mr->mem != to->mem || mr->iova != to->iova || mr->mr.length != to->mr.length)
+		mr->heap = 0;
 	mr->mem = to->mem;
 	mr->iova = to->iova;
 	mr->mr.addr = to->mr.addr;
@@ -164,6 +174,8 @@ static int mr_rereg(struct soft_mr *mr, struct ibv_mr *pointer, const struct rer
 VERBS_API int ibv_rereg_mr(
 	struct ibv_mr *m, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
+	if (!abi_ours(m->context) && native_mr_is(m))
+		return refused(-EOPNOTSUPP);
 	if (!abi_ours(m->context))
 		return REAL_INT(IBV_REREG_MR_ERR_INPUT, ibv_rereg_mr, "IBVERBS_1.1", m, flags, pd,
 			addr, length, access);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -95,6 +96,7 @@ static int conn_hello(void)
 
 	if (r < 0)
 		return r;
+	atomic_store(&conn.features, ((Vsd__HelloReply *)reply)->features);
 	control_debug("connected to verbsd %s", ((Vsd__HelloReply *)reply)->daemon_version);
 	protobuf_c_message_free_unpacked(reply, NULL);
 	return 0;
@@ -170,6 +172,11 @@ bool control_connected(void)
 
 	pthread_mutex_unlock(&conn.lock);
 	return connected;
+}
+
+bool control_offers(uint64_t feature)
+{
+	return !atomic_load(&conn.lost) && (atomic_load(&conn.features) & feature) == feature;
 }
 
 void control_lost(void)

@@ -33,6 +33,7 @@ struct conn {
 	uint32_t serial;
 	bool joined; /* JOIN succeeded: a session that is lost after that is not made again */
 	_Atomic bool lost;
+	_Atomic uint64_t features; /* that the daemon granted */
 };
 
 extern struct conn conn;

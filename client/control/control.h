@@ -17,6 +17,8 @@
 /* Connects and says hello unless that is done. 0, or why not; one debug line (VERBSD_DEBUG) says the reason. */
 int control_connect(void);
 bool control_connected(void);
+/* The session that was joined is there, as far as is known without asking, and its daemon offers @feature (VSD_FEATURE_*). */
+bool control_offers(uint64_t feature);
 /* Called when the event socket hung up: later calls fail with -ENOTCONN at once. */
 void control_lost(void);
 /* Called once the last context is closed, and at exit. */
@@ -64,7 +66,7 @@ void lease_put(struct lease *lease, uint32_t number);
 
 /*
  * The event socket, used by the progress thread only. Requests that need no waiting (WIRE_RELEASE, PEER_RESOLVE,
- * SEGMENT_GET, REGION_GRANT) are sent on it too; their answers come back as events of kind CONTROL_ANSWER.
+ * SEGMENT_GET, REGION_GRANT, XRC_*) are sent on it too; their answers come back as events of kind CONTROL_ANSWER.
  */
 enum control_event_kind {
 	CONTROL_SEGMENT = VSD__OP__EV_SEGMENT,
@@ -72,6 +74,9 @@ enum control_event_kind {
 	CONTROL_WIRE_GONE = VSD__OP__EV_WIRE_GONE,
 	CONTROL_PEER_GONE = VSD__OP__EV_PEER_GONE,
 	CONTROL_ASYNC = VSD__OP__EV_ASYNC,
+	CONTROL_WIRE_CHANGED = VSD__OP__EV_WIRE_CHANGED,
+	CONTROL_XRC_REFUSED = VSD__OP__EV_XRC_REFUSED,
+	CONTROL_XRC_EVENT = VSD__OP__EV_XRC_EVENT,
 	CONTROL_ANSWER = 0,
 };
 

@@ -46,7 +46,11 @@ static const struct {
 	{ VSD__OP__EV_WIRE_GONE, false, &vsd__ev_wire_gone__descriptor },
 	{ VSD__OP__EV_PEER_GONE, false, &vsd__ev_peer_gone__descriptor },
 	{ VSD__OP__EV_ASYNC, false, &vsd__ev_async__descriptor },
+	{ VSD__OP__EV_WIRE_CHANGED, false, &vsd__ev_wire_changed__descriptor },
+	{ VSD__OP__EV_XRC_REFUSED, false, &vsd__ev_xrc_refused__descriptor },
+	{ VSD__OP__EV_XRC_EVENT, false, &vsd__ev_xrc_event__descriptor },
 	{ VSD__OP__OP_PEER_RESOLVE, true, &vsd__peer_resolve_reply__descriptor },
+	{ VSD__OP__OP_MCAST_RESOLVE, true, &vsd__mcast_resolve_reply__descriptor },
 	{ VSD__OP__OP_REGION_GRANT, true, &vsd__region_grant_reply__descriptor },
 };
 

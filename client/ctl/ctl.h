@@ -25,6 +25,7 @@ struct ctl {
 	const char *config; /* --config */
 	const char *form, *paths; /* --form, --paths */
 	bool json, no_headings, private;
+	bool heap; /* --shared-heap */
 	const char *uid; /* --uid; NULL: one's own */
 	char **args; /* what follows options, NULL-terminated */
 	int n_args;
@@ -34,7 +35,7 @@ struct ctl {
 typedef int ctl_main(const struct ctl *ctl);
 
 ctl_main ctl_status, ctl_devices, ctl_clients, ctl_list, ctl_watch, ctl_run, ctl_disconnect,
-	ctl_reload, ctl_mr;
+	ctl_reload, ctl_mr, ctl_counters;
 
 /* One line on standard error, with the program's name before it. */
 __attribute__((format(printf, 1, 2))) void ctl_say(const char *format, ...);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "client/ctl/conn.h"
 #include "client/ctl/ctl.h"
 #include "client/ctl/table.h"
 
@@ -75,7 +76,7 @@ static void port_add(struct table *table, const Vsd__Device *device, const Vsd__
 	table_text(table, STATE, NAME_OF(port_states, port->state));
 	table_text(table, LINK, NAME_OF(link_layers, port->link_layer));
 	table_number(table, LID, port->lid);
-	if (port->active_mtu < 8)
+	if (port->active_mtu > 0 && port->active_mtu < 8)
 		table_number(table, MTU, 128u << port->active_mtu);
 	if (port->n_gids && port->gids[0]->raw.len == 16)
 		inet_ntop(AF_INET6, port->gids[0]->raw.data, gid, sizeof(gid));
@@ -95,7 +96,8 @@ static void device_add(
 	table_text(table, GUID, guid);
 	if (port)
 		port_add(table, device, port);
-	for (size_t i = 0; json && i < N_LIMITS; i++)
+	/* Of a real device they are known when it is watched. */
+	for (size_t i = 0; json && device->max_qp && i < N_LIMITS; i++)
 		table_number(table, FIXED + i,
 			*(const uint32_t *)((const uint8_t *)device + limits[i].offset));
 }
@@ -125,9 +127,12 @@ static int devices_print(const struct ctl *ctl, const Vsd__DeviceListReply *repl
 
 int ctl_devices(const struct ctl *ctl)
 {
-	struct conn *conn = ctl_connect(ctl, false);
+	struct conn *conn;
 	ProtobufCMessage *reply;
 
+	/* Who may administer sees all of them; others, what they may open. */
+	if (conn_open(ctl->admin, &conn) < 0)
+		conn = ctl_connect(ctl, false);
 	if (!conn)
 		return CTL_NO_DAEMON;
 

@@ -25,11 +25,13 @@ enum option_bit {
 	OPT_FORM = 512, /* and on: without a letter */
 	OPT_PATHS = 1024,
 	OPT_NO_PATHS = 2048,
+	OPT_HEAP = 4096,
 };
 
 #define OPT_COMMON (OPT_SOCKET | OPT_ADMIN | OPT_HELP | OPT_VERSION)
 #define OPT_TABLE  (OPT_COMMON | OPT_JSON | OPT_HEADINGS)
-#define OPT_RUN	   (OPT_COMMON | OPT_PRIVATE | OPT_CONFIG | OPT_FORM | OPT_PATHS | OPT_NO_PATHS)
+#define OPT_RUN	   (OPT_COMMON | OPT_PRIVATE | OPT_CONFIG | OPT_FORM | OPT_PATHS | OPT_NO_PATHS | \
+		    OPT_HEAP)
 
 static const struct option options[] = {
 	{ "socket", required_argument, NULL, OPT_SOCKET },
@@ -44,6 +46,7 @@ static const struct option options[] = {
 	{ "form", required_argument, NULL, OPT_FORM },
 	{ "paths", required_argument, NULL, OPT_PATHS },
 	{ "no-paths", no_argument, NULL, OPT_NO_PATHS },
+	{ "shared-heap", no_argument, NULL, OPT_HEAP },
 	{ NULL },
 };
 
@@ -60,6 +63,7 @@ static const char *const option_help[][2] = {
 	{ "    --form FORM", "preload, soname, both or auto: how the library gets in" },
 	{ "    --paths MODE", "interpose, namespace, none or auto: /dev/infiniband and /sys" },
 	{ "    --no-paths", "as --paths none" },
+	{ "    --shared-heap", "large allocations in memory that peers may map" },
 };
 
 struct command {
@@ -74,6 +78,7 @@ struct command {
 static const struct command commands[] = {
 	{ "status", ctl_status, OPT_TABLE, 0, 0, "", "show what the daemon is and has" },
 	{ "devices", ctl_devices, OPT_TABLE, 0, 0, "", "show the devices and their ports" },
+	{ "counters", ctl_counters, OPT_TABLE, 0, 1, "[DEVICE]", "show what ports of real devices have counted" },
 	{ "clients", ctl_clients, OPT_TABLE, 0, 0, "", "show who is connected" },
 	{ "list", ctl_list, OPT_TABLE, 0, 1, "[pd|td|mr|cq|qp|srq|ah|wire|...]",
 		"show objects, of one kind or all" },
@@ -150,6 +155,9 @@ static void option_apply(struct ctl *ctl, int option)
 		break;
 	case OPT_NO_PATHS:
 		ctl->paths = "none";
+		break;
+	case OPT_HEAP:
+		ctl->heap = true;
 		break;
 	case OPT_JSON:
 		ctl->json = true;

@@ -4,9 +4,25 @@
 
 #include "client/ctl/ctl.h"
 #include "client/ctl/form.h"
+#include "client/ctl/installed.h"
 #include "client/ctl/paths.h"
+#include "client/ctl/preload.h"
 #include "client/ctl/private.h"
 #include "client/ctl/program.h"
+
+/* 0, or an exit code: said why. */
+static int heap_set(void)
+{
+	char *library = installed_find(NULL, VERBSD_LIBDIR "/verbsd", "libverbsd-heap.so");
+	int r = CTL_CANNOT_RUN;
+
+	if (library)
+		r = preload_add(library);
+	else
+		ctl_say("run: verbsd/libverbsd-heap.so was not found");
+	free(library);
+	return r;
+}
 
 int ctl_run(const struct ctl *ctl)
 {
@@ -27,6 +43,8 @@ int ctl_run(const struct ctl *ctl)
 		return CTL_USAGE;
 	}
 	r = form_set(form);
+	if (r == 0 && ctl->heap)
+		r = heap_set();
 	if (r != 0)
 		return r;
 	program_check(ctl->args[0]);

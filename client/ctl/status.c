@@ -6,7 +6,7 @@
 #include "client/ctl/ctl.h"
 #include "client/ctl/table.h"
 
-#define ROWS 15
+#define ROWS 16
 
 struct status_row {
 	const char *name;
@@ -88,6 +88,7 @@ int ctl_status(const struct ctl *ctl)
 		{ "shared_bytes", TABLE_SIZE, NULL, status->shared_bytes },
 		{ "regions", TABLE_NUMBER, NULL, status->regions },
 		{ "region_bytes", TABLE_SIZE, NULL, status->region_bytes },
+		{ "requests", TABLE_NUMBER, NULL, status->requests },
 		{ "refused", TABLE_NUMBER, NULL, status->refused },
 	};
 	struct table *table = table_new("status", ctl->json, false);

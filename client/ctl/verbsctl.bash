@@ -86,8 +86,8 @@ _verbsctl()
 
 	local choices=
 	case $command in
-	"") choices="status devices clients list watch run mr disconnect reload" ;;
-	list) choices="pd td mr cq qp srq ah wire mw parent-domain context client region" ;;
+	"") choices="status devices counters clients list watch run mr disconnect reload" ;;
+	list) choices="pd td mr cq qp srq xrcd ah wire mw parent-domain context client region" ;;
 	mr)
 		choices=rm
 		[[ ${words[at + 1]} == rm && $cword -gt $((at + 1)) ]] && choices=$(_verbsctl_regions)
@@ -96,9 +96,9 @@ _verbsctl()
 	esac
 	if [[ $cur == -* ]]; then
 		case $command in
-		"" | status | devices | clients | list) choices="$common --json --no-headings" ;;
+		"" | status | devices | counters | clients | list) choices="$common --json --no-headings" ;;
 		watch) choices="$common --json" ;;
-		run) choices="$common --private --config --form --paths --no-paths --" ;;
+		run) choices="$common --private --config --form --paths --no-paths --shared-heap --" ;;
 		mr) choices="$common --uid" ;;
 		*) choices=$common ;;
 		esac

@@ -9,6 +9,17 @@
 #include "client/ctl/escape.h"
 #include "client/ctl/items.h"
 
+static void device_text(const Vsd__EvChange *change)
+{
+	const Vsd__Item *item = change->item;
+	char device[64 * ESCAPE_MAX], state[64];
+
+	printf("%c %-13s %s", change->added ? '+' : '-', "device", escape(device, sizeof(device), item->device));
+	if (item->has_number)
+		printf(" port %" PRIu32, item->number);
+	printf(" %s\n", escape(state, sizeof(state), item->state ? item->state : "?"));
+}
+
 static void change_text(const Vsd__EvChange *change)
 {
 	const Vsd__Item *item = change->item;
@@ -16,6 +27,10 @@ static void change_text(const Vsd__EvChange *change)
 	char command[64 * ESCAPE_MAX], device[64 * ESCAPE_MAX], kind[64], state[64];
 	char name[65 * ESCAPE_MAX];
 
+	if (item->type == VSD__OBJECT_TYPE__OBJ_DEVICE) {
+		device_text(change);
+		return;
+	}
 	printf("%c %-13s", change->added ? '+' : '-', type ? type : "?");
 	if (item->session)
 		printf(" client %" PRIu64, item->session);

@@ -9,31 +9,19 @@
 #define _FORTIFY_SOURCE 0
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/xattr.h>
-#include <unistd.h>
 
+#include "client/interpose.h"
 #include "client/paths/view.h"
 
-#define SHOWN __attribute__((visibility("default")))
-
 /* What compilers call in place of the plain functions when they know the size of a buffer, and what old headers call. */
-int __open_2(const char *path, int flags);
-int __open64_2(const char *path, int flags);
-int __openat_2(int fd, const char *path, int flags);
-int __openat64_2(int fd, const char *path, int flags);
 ssize_t __readlink_chk(const char *path, char *buf, size_t size, size_t room);
 ssize_t __readlinkat_chk(int fd, const char *path, char *buf, size_t size, size_t room);
 char *__realpath_chk(const char *path, char *resolved, size_t room);
-int __xstat(int version, const char *path, struct stat *st);
-int __xstat64(int version, const char *path, struct stat64 *st);
 int __lxstat(int version, const char *path, struct stat *st);
 int __lxstat64(int version, const char *path, struct stat64 *st);
 int __fxstatat(int version, int fd, const char *path, struct stat *st, int flags);
@@ -46,19 +34,7 @@ int __fxstatat64(int version, int fd, const char *path, struct stat64 *st, int f
 	X(__readlink_chk) X(__readlinkat_chk) X(realpath) X(__realpath_chk) X(canonicalize_file_name) X(glob)         \
 	X(glob64) X(chdir) X(getxattr) X(lgetxattr)
 
-static struct {
-#define POINTER(name) __typeof__(&name) name;
-	FUNCTIONS(POINTER)
-} next;
-
-__attribute__((constructor)) static void next_find(void)
-{
-#define FIND(name) next.name = (__typeof__(&name))dlsym(RTLD_NEXT, #name);
-	FUNCTIONS(FIND)
-}
-
-/* The next definition of the function. Before the constructor ran there is one thread, and no signal handler yet. */
-#define NEXT(name) (next.name ? next.name : (next_find(), next.name))
+INTERPOSE_NEXT(FUNCTIONS)
 
 /*
  * The body of a function: @call has the path as `at`. What is not there where the program looks is looked for in the
@@ -78,18 +54,6 @@ __attribute__((constructor)) static void next_find(void)
 	} while (0)
 
 /* --- open ------------------------------------------------------------------------------------------------------------ */
-
-/* Sets `mode`, which is there only when a file may be made. */
-#define MODE_TAKE(flags)                                                                                              \
-	mode_t mode = 0;                                                                                              \
-                                                                                                                      \
-	if ((flags) & O_CREAT || ((flags) & O_TMPFILE) == O_TMPFILE) {                                                \
-		va_list args;                                                                                         \
-                                                                                                                      \
-		va_start(args, flags);                                                                                \
-		mode = va_arg(args, mode_t);                                                                          \
-		va_end(args);                                                                                         \
-	}
 
 SHOWN int open(const char *path, int flags, ...)
 {

@@ -9,6 +9,7 @@
 
 #include "client/soft/copy.h"
 #include "client/soft/qp_private.h"
+#include "client/soft/rt_private.h"
 
 static const uint8_t wc_opcodes[] = {
 	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
@@ -32,6 +33,11 @@ static const uint32_t rnr_delays[32] = {
 
 void requester_cqe(struct soft_qp *qp, const struct swqe *w, enum ibv_wc_status status)
 {
+	if (w->internal) {
+		tag_fetched(qp, w, status);
+		return;
+	}
+
 	struct soft_cqe cqe = {
 		.wc = {
 			.wr_id = w->wr_id,
@@ -41,16 +47,16 @@ void requester_cqe(struct soft_qp *qp, const struct swqe *w, enum ibv_wc_status 
 			.qp_num = qp->v.qp.qp_num,
 			.vendor_err = status,
 		},
-		.qp = qp,
+		.of = qp,
 		.solicited = status != IBV_WC_SUCCESS,
 		.freed = &qp->priv->req.freed,
-		.freed_to = qp->priv->req.una + 1,
+		.freed_to = qp->priv->req.una + 1 - qp->priv->req.internals_done,
 	};
 
-	if (qp->send_cq)
-		soft_cq_push(qp->send_cq, &cqe);
-	else
+	if (!qp->send_cq)
 		soft_cqe_taken(&cqe);
+	else if (!soft_cq_push(qp->send_cq, &cqe))
+		qp_fail(qp, QP_FAIL_CQ, IBV_EVENT_QP_FATAL);
 }
 
 /* Bytes of a WR in the direction that they went; atomics and local operations move none. */
@@ -75,11 +81,13 @@ void requester_complete(struct soft_qp *qp)
 		if (w->state != SWQE_DONE)
 			break;
 		count_bytes(w, &sent, &received);
-		if (qp->init.sq_sig_all || (w->flags & IBV_SEND_SIGNALED))
+		if (qp->init.sq_sig_all || (w->flags & IBV_SEND_SIGNALED) || w->internal)
 			requester_cqe(qp, w, IBV_WC_SUCCESS);
 	}
-	qp_count(qp, VSD_COUNT_BYTES_SENT, sent);
-	qp_count(qp, VSD_COUNT_BYTES_RECEIVED, received);
+	if (sent)
+		qp_count(qp, VSD_COUNT_BYTES_SENT, sent);
+	if (received)
+		qp_count(qp, VSD_COUNT_BYTES_RECEIVED, received);
 }
 
 void requester_fail(struct soft_qp *qp, struct swqe *w, enum ibv_wc_status status)
@@ -111,7 +119,7 @@ static void mark_acked(struct requester *req, uint64_t acked)
 	}
 }
 
-static int take_acks(struct soft_qp *qp, struct wire *wire)
+int requester_acks(struct soft_qp *qp, struct wire *wire)
 {
 	struct requester *req = &qp->priv->req;
 	uint64_t acked = wire_acked(wire);
@@ -123,7 +131,7 @@ static int take_acks(struct soft_qp *qp, struct wire *wire)
 	mark_acked(req, acked);
 	req->rnr_left = qp->attr.rnr_retry;
 	requester_complete(qp);
-	return wire_req_space(wire) < 0 ? -EPROTO : 1; /* gives chunks back */
+	return wire->req_out.held && wire_req_space(wire) < 0 ? -EPROTO : 1; /* gives chunks back */
 }
 
 /* The message @msn, which is in the lane and neither acknowledged nor answered. */
@@ -280,7 +288,7 @@ int requester_inbound(struct soft_qp *qp, struct wire *wire)
 {
 	struct requester *req = &qp->priv->req;
 	struct vsd_resp resp;
-	int did = take_acks(qp, wire), rc = 0;
+	int did = requester_acks(qp, wire), rc = 0;
 
 	if (did < 0)
 		return did;
@@ -311,25 +319,37 @@ static void retry_exceeded(struct soft_qp *qp)
 		requester_fail(qp, swqe_at(req, req->una), IBV_WC_RETRY_EXC_ERR);
 }
 
-/* UC without a peer: a fabric would have lost them long ago. */
+/* UC without a peer: a fabric would have lost them long ago. What needs no peer is done all the same. */
 static void lose(struct soft_qp *qp)
 {
 	struct requester *req = &qp->priv->req;
 
+	req->known = true;
 	for (; req->tx != req->head; req->tx++) {
-		swqe_at(req, req->tx)->state = SWQE_DONE;
+		struct swqe *w = swqe_at(req, req->tx);
+
+		if (w->opcode == IBV_WR_LOCAL_INV || w->opcode == IBV_WR_BIND_MW)
+			break;
+		w->state = SWQE_DONE;
 		qp_count(qp, VSD_COUNT_DROPPED, 1);
 	}
 	requester_complete(qp);
 }
 
-/* What waits, and for a peer that is not there. */
+/* Both ends are connected, and the peer's process has not come to its end of the wire yet. */
+static bool is_coming(const struct wire *wire)
+{
+	return wire && !wire->broken && !wire_is_open(wire) && !wire_is_closed(wire) && !atomic_load(&wire->pair->dead);
+}
+
+/* What waits, and for a peer that is not there. Time alone breaks nothing with one that lives. */
 static bool waits_unlinked(struct soft_qp *qp)
 {
 	struct requester *req = &qp->priv->req;
+	struct wire *wire = atomic_load(&qp->wire);
 	int state = qp_state(qp);
 
-	if (qp->init.qp_type == IBV_QPT_UD || requester_link(qp, atomic_load(&qp->wire)))
+	if (qp->init.qp_type == IBV_QPT_UD || requester_link(qp, wire) || is_coming(wire) || req->unanswered)
 		return false;
 	return (state == IBV_QPS_RTS && req->una != req->head) ||
 	       (state == IBV_QPS_SQD && req->una < req->started);
@@ -351,7 +371,7 @@ static uint64_t patience(const struct soft_qp *qp)
 	if (wire && atomic_load(&wire->pair->dead) && wire_has_parted(wire) && (!ns || ns > QP_PARTED_NS))
 		ns = QP_PARTED_NS;
 	/* Both ends may be connected and their wire still on its way: time alone must not break that. */
-	else if (ns && ns < QP_LINK_NS && (!wire || (!wire_is_open(wire) && !wire_is_closed(wire))))
+	else if (ns && ns < QP_LINK_NS && !wire)
 		ns = QP_LINK_NS;
 	return ns;
 }
@@ -363,10 +383,23 @@ static void unlinked_deadline(struct soft_qp *qp, uint64_t now)
 
 	if (!qp_is_rc(qp)) {
 		if (!req->lost_at)
-			req->lost_at = now + (atomic_load(&qp->wire) ? QP_LOST_NS : QP_LINK_NS);
+			req->lost_at = now + (req->known ? QP_LOST_NS : QP_LINK_NS);
 	} else if (ns && (!req->retry_at || req->retry_at > now + ns)) {
 		req->retry_at = now + ns;
 	}
+}
+
+/* It is due; but not while there is something of the daemon's to read, which may be the wire. */
+static bool is_over(uint64_t *deadline, uint64_t now)
+{
+	if (!*deadline || now < *deadline)
+		return false;
+	if (events_unread()) {
+		*deadline = now + QP_FLUSH_NS;
+		return false;
+	}
+	*deadline = 0;
+	return true;
 }
 
 bool requester_timers(struct soft_qp *qp, uint64_t now)
@@ -384,13 +417,11 @@ bool requester_timers(struct soft_qp *qp, uint64_t now)
 		req->retry_at = req->lost_at = 0;
 		return did;
 	}
-	if (req->retry_at && now >= req->retry_at) {
-		req->retry_at = 0;
+	if (is_over(&req->retry_at, now)) {
 		retry_exceeded(qp);
 		return true;
 	}
-	if (req->lost_at && now >= req->lost_at) {
-		req->lost_at = 0;
+	if (is_over(&req->lost_at, now)) {
 		lose(qp);
 		return true;
 	}

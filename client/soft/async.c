@@ -97,12 +97,29 @@ void soft_async_raise(struct soft_async *async, enum ibv_event_type type, void *
 	pthread_mutex_unlock(&async->lock);
 }
 
+/* Whoever hears of it, and asks then, finds the port as it is now. */
+static void port_follow(const Vsd__Device *info, enum ibv_event_type type, int number)
+{
+	uint32_t state = type == IBV_EVENT_PORT_ACTIVE ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+
+	if (type != IBV_EVENT_PORT_ACTIVE && type != IBV_EVENT_PORT_ERR)
+		return;
+	for (size_t i = 0; info && i < info->n_ports; i++)
+		if (info->ports[i]->number == (uint32_t)number)
+			__atomic_store_n(&info->ports[i]->state, state, __ATOMIC_RELAXED);
+}
+
 void soft_async_raise_context(uint32_t context, enum ibv_event_type type, int port)
 {
 	pthread_mutex_lock(&list_lock);
-	for (struct soft_async *async = list; async; async = async->next)
-		if (soft_container(async, struct soft_context, async)->id == context)
-			soft_async_raise(async, type, NULL, port);
+	for (struct soft_async *async = list; async; async = async->next) {
+		struct soft_context *ctx = soft_container(async, struct soft_context, async);
+
+		if (ctx->id != context)
+			continue;
+		port_follow(ctx->info, type, port);
+		soft_async_raise(async, type, NULL, port);
+	}
 	pthread_mutex_unlock(&list_lock);
 }
 

@@ -10,9 +10,11 @@
 
 #include "client/control/control.h"
 #include "client/soft/in_child.h"
+#include "client/soft/lane.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 #include "client/soft/td.h"
+#include "client/soft/xrc.h"
 
 #define SLOTS_MAX 4096u
 #define LOOP_WIRES_MAX (1u << 20)
@@ -138,6 +140,7 @@ static bool lane_init(struct lane_out *out, struct lane_in *in, uint8_t *mine, c
 	out->n = n;
 	in->slots = theirs;
 	in->n = n;
+	lane_in_move(in, 0);
 	out->chunks = malloc(n * sizeof(out->chunks[0]));
 	for (uint32_t i = 0; out->chunks && i < n; i++)
 		out->chunks[i] = -1;
@@ -170,6 +173,7 @@ static struct wire *wire_new(struct pair *pair, const Vsd__EvWire *event, uint8_
 	if (!wire)
 		return NULL;
 	wire->pair = pair;
+	wire->hazard = -1;
 	wire->far = !pair->side;
 	wire->index = event->wire;
 	wire->gen = event->generation;
@@ -228,11 +232,17 @@ static void loop_unlink(struct wire *wire)
 }
 
 /* Its QP, or the datagrams, take the wire over; or nobody wants it any more. */
-static bool hand_over(struct wire *wire, uint32_t peer)
+static bool hand_over(struct wire *wire, const Vsd__EvWire *event)
 {
 	if (wire->kind == VSD__WIRE_KIND__WIRE_DGRAM) {
-		datagram_attached(peer, wire);
+		datagram_attached(event->peer, wire);
 		return true;
+	}
+
+	if (event->target) {
+		struct soft_qp *leg = xrc_leg(event);
+
+		return leg && qp_wire_attached(leg, wire);
 	}
 
 	struct soft_qp *qp = rt_qp_get(wire->local_qpn);
@@ -247,7 +257,8 @@ static int event_sane(struct pair *pair, const Vsd__EvWire *event)
 {
 	if (!slots_sane(event->req_slots) || !slots_sane(event->resp_slots) || event->generation == 0)
 		return -EPROTO;
-	if (event->kind < VSD__WIRE_KIND__WIRE_RC || event->kind > VSD__WIRE_KIND__WIRE_DGRAM)
+	if (event->kind < VSD__WIRE_KIND__WIRE_RC || event->kind > VSD__WIRE_KIND__WIRE_XRC ||
+	    (event->target && event->kind != VSD__WIRE_KIND__WIRE_XRC))
 		return -EPROTO;
 	if (!pair->segment)
 		return loop_room(pair, event->wire);
@@ -282,6 +293,7 @@ int wire_make(struct pair *pair, const Vsd__EvWire *event, struct wire **wire)
 int wire_attach(const Vsd__EvWire *event)
 {
 	wire_collect(); /* its index may be one that was let go just now */
+	xrc_reap();
 
 	struct pair *pair = pair_find(event->segment, event->side);
 	struct wire *wire;
@@ -296,7 +308,7 @@ int wire_attach(const Vsd__EvWire *event)
 		events_release(event->segment, event->wire, event->generation);
 		return r;
 	}
-	if (!hand_over(wire, event->peer)) {
+	if (!hand_over(wire, event)) {
 		wire_release(wire);
 		return 0;
 	}
@@ -362,6 +374,7 @@ static void collect_one(struct wire *wire)
 	if (atomic_load_explicit(&wire->mine->state, memory_order_relaxed) == open)
 		atomic_store(&wire->mine->state, (uint64_t)wire->gen << 2 | VSD_HALF_CLOSED);
 	pool_strand(wire);
+	pair_hazard_give_back(pair, wire->hazard);
 	pair->priv->wires[wire->index] = NULL;
 	pair->priv->attached--;
 	if (!pair->segment) {

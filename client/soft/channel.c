@@ -15,14 +15,19 @@
 #include "client/soft/in_child.h"
 #include "client/soft/rt.h"
 
-/* For those who wait until a CQ's events are acknowledged. Rare, so one for all. */
+/*
+ * For those who wait until a CQ's events are acknowledged. Rare, so one for all. Who acknowledges takes the lock only for one
+ * that waits: either it sees the waiter, or the waiter sees what it acknowledged.
+ */
 static pthread_mutex_t ack_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ack_cond = PTHREAD_COND_INITIALIZER;
+static _Atomic unsigned ack_waiters;
 
 void channel_in_child(void)
 {
 	pthread_mutex_init(&ack_lock, NULL);
 	pthread_cond_init(&ack_cond, NULL);
+	atomic_store(&ack_waiters, 0);
 }
 
 int soft_channel_init(struct soft_channel *channel)
@@ -46,7 +51,6 @@ void soft_channel_deinit(struct soft_channel *channel)
 {
 	close(channel->channel.fd);
 	channel->channel.fd = -1;
-	soft_lock_deinit(&channel->lock);
 }
 
 /* Lock held. */
@@ -88,7 +92,7 @@ static struct soft_cq *channel_pop(struct soft_channel *channel)
 		list_remove(channel, cq);
 		if (--cq->queued)
 			list_append(channel, cq);
-		cq->events++;
+		atomic_fetch_add(&cq->events, 1);
 		count_take(channel->channel.fd);
 	}
 	soft_unlock(&channel->lock);
@@ -129,27 +133,17 @@ int soft_channel_get(struct soft_channel *channel, struct ibv_cq **cq, void **cq
 
 void soft_cq_ack(struct soft_cq *cq, unsigned n)
 {
-	struct soft_channel *channel = cq->channel;
+	unsigned events = atomic_load(&cq->events);
 
-	if (!channel || n == 0)
+	/* Those of the program, of which there may be fewer than it says. */
+	while (!atomic_compare_exchange_weak(&cq->events, &events, events - (n < events ? n : events)))
+		;
+	/* After the last of them the CQ may be gone. */
+	if (atomic_load(&ack_waiters) == 0)
 		return;
-	/* The waiter may free the CQ as soon as it sees the last acknowledgement: it looks under ack_lock. */
 	pthread_mutex_lock(&ack_lock);
-	soft_lock(&channel->lock);
-	cq->events -= n < cq->events ? n : cq->events;
-	soft_unlock(&channel->lock);
 	pthread_cond_broadcast(&ack_cond);
 	pthread_mutex_unlock(&ack_lock);
-}
-
-static unsigned events_unacked(struct soft_cq *cq)
-{
-	soft_lock(&cq->channel->lock);
-
-	unsigned n = cq->events;
-
-	soft_unlock(&cq->channel->lock);
-	return n;
 }
 
 void soft_cq_drain_events(struct soft_cq *cq)
@@ -165,7 +159,9 @@ void soft_cq_drain_events(struct soft_cq *cq)
 		count_take(channel->channel.fd);
 	soft_unlock(&channel->lock);
 	pthread_mutex_lock(&ack_lock);
-	while (events_unacked(cq))
+	atomic_fetch_add(&ack_waiters, 1);
+	while (atomic_load(&cq->events))
 		pthread_cond_wait(&ack_cond, &ack_lock);
+	atomic_fetch_sub(&ack_waiters, 1);
 	pthread_mutex_unlock(&ack_lock);
 }

@@ -157,15 +157,20 @@ static uint32_t node_new(struct cover *cover, uintptr_t at, int32_t count)
 	return i;
 }
 
+static void node_free(struct cover *cover, uint32_t i)
+{
+	node_of(cover, i)->left = cover->spare;
+	cover->spare = i;
+	cover->edges--;
+}
+
 /* Without its first edge. */
 static uint32_t drop_first(struct cover *cover, uint32_t tree, uintptr_t at)
 {
 	uint32_t first, rest;
 
 	split(cover, tree, at + 1, &first, &rest);
-	node_of(cover, first)->left = cover->spare;
-	cover->spare = first;
-	cover->edges--;
+	node_free(cover, first);
 	return rest;
 }
 
@@ -195,11 +200,95 @@ static int32_t last_count(const struct cover *cover, uint32_t tree, int32_t fall
 
 /* --- changes ------------------------------------------------------------------------------------------------------- */
 
+static uint32_t insert(struct cover *cover, uint32_t i, uint32_t edge)
+{
+	struct cover_node *n = node_of(cover, i), *e = node_of(cover, edge);
+
+	if (!i || e->prio > n->prio) {
+		split(cover, i, e->at, &e->left, &e->right);
+		look_below(cover, edge);
+		return edge;
+	}
+	pass_down(cover, i);
+	if (e->at < n->at)
+		n->left = insert(cover, n->left, edge);
+	else
+		n->right = insert(cover, n->right, edge);
+	look_below(cover, i);
+	return i;
+}
+
+static uint32_t erase(struct cover *cover, uint32_t i, uintptr_t at)
+{
+	struct cover_node *n = node_of(cover, i);
+	uint32_t rest;
+
+	pass_down(cover, i);
+	if (n->at == at) {
+		rest = join(cover, n->left, n->right);
+		node_free(cover, i);
+		return rest;
+	}
+	if (at < n->at)
+		n->left = erase(cover, n->left, at);
+	else
+		n->right = erase(cover, n->right, at);
+	look_below(cover, i);
+	return i;
+}
+
+/* The first edge from @at on, with its number; NULL: none. The number before @at as well. */
+static const struct cover_node *look(const struct cover *cover, uintptr_t at, int32_t *before, int32_t *count)
+{
+	const struct cover_node *first = NULL;
+	int32_t noted = 0;
+	uint32_t i = cover->root;
+
+	*before = *count = 0;
+	while (i) {
+		const struct cover_node *n = node_of(cover, i);
+
+		if (n->at < at) {
+			*before = n->count + noted;
+			i = n->right;
+		} else {
+			first = n;
+			*count = n->count + noted;
+			i = n->left;
+		}
+		noted += n->add;
+	}
+	return first;
+}
+
+/* What most changes are, a range that touches no other: its two edges come, or go. False: nothing was done. */
+static bool change_alone(struct cover *cover, uintptr_t start, uintptr_t end, int32_t by)
+{
+	int32_t before, count, within, count_end;
+	const struct cover_node *first = look(cover, start, &before, &count);
+
+	if (!first || first->at > end) {
+		cover->root = insert(cover, cover->root, node_new(cover, start, before + by));
+		cover->root = insert(cover, cover->root, node_new(cover, end, before));
+		return true;
+	}
+	if (first->at != start || count + by != before)
+		return false;
+	first = look(cover, start + 1, &within, &count_end);
+	if (!first || first->at != end || count_end != before)
+		return false;
+	cover->root = erase(cover, cover->root, start);
+	cover->root = erase(cover, cover->root, end);
+	return true;
+}
+
 static void change(struct cover *cover, uintptr_t start, uintptr_t end, int32_t by)
 {
 	uint32_t before, within, after;
 	int32_t count, count_end;
 
+	if (change_alone(cover, start, end, by))
+		return;
 	split(cover, cover->root, start, &before, &within);
 	split(cover, within, end, &within, &after);
 	count = last_count(cover, before, 0);
@@ -216,15 +305,32 @@ static void change(struct cover *cover, uintptr_t start, uintptr_t end, int32_t 
 	cover->root = join(cover, join(cover, before, within), after);
 }
 
-int cover_add(struct cover *cover, uintptr_t start, uintptr_t end)
+int cover_promise(struct cover *cover)
 {
 	int r = cover->ranges == INT32_MAX ? -ENOMEM : reserve(cover, 2 * (uint64_t)(cover->ranges + 1));
 
-	if (r < 0)
-		return r;
-	cover->ranges++;
+	if (r == 0)
+		cover->ranges++;
+	return r;
+}
+
+void cover_keep(struct cover *cover, uintptr_t start, uintptr_t end)
+{
 	change(cover, start, end, 1);
-	return 0;
+}
+
+void cover_break(struct cover *cover)
+{
+	cover->ranges--;
+}
+
+int cover_add(struct cover *cover, uintptr_t start, uintptr_t end)
+{
+	int r = cover_promise(cover);
+
+	if (r == 0)
+		cover_keep(cover, start, end);
+	return r;
 }
 
 int cover_del(struct cover *cover, uintptr_t start, uintptr_t end)
@@ -341,4 +447,30 @@ bool cover_hole(const struct cover *cover, uintptr_t from, uintptr_t to, uintptr
 bool cover_part(const struct cover *cover, uintptr_t from, uintptr_t to, uintptr_t *start, uintptr_t *end)
 {
 	return stretch(cover, from, to, false, start, end);
+}
+
+bool cover_gap(const struct cover *cover, uintptr_t from, uintptr_t to, uintptr_t *lo, uintptr_t *hi)
+{
+	uintptr_t before = 0, after = UINTPTR_MAX;
+	int32_t noted = 0, count = 0;
+	uint32_t i = cover->root;
+
+	while (i) {
+		const struct cover_node *n = node_of(cover, i);
+
+		if (n->at <= from) {
+			before = n->at;
+			count = n->count + noted;
+			i = n->right;
+		} else {
+			after = n->at;
+			i = n->left;
+		}
+		noted += n->add;
+	}
+	if (count || after < to)
+		return false;
+	*lo = before > *lo ? before : *lo;
+	*hi = after < *hi ? after : *hi;
+	return true;
 }

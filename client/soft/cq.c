@@ -38,8 +38,9 @@ int soft_cq_init(struct soft_cq *cq, uint32_t cqe, bool single_threaded)
 	cq->v.cq.cqe = (int)cqe;
 	cq->head = cq->tail = 0;
 	atomic_init(&cq->count, 0);
-	cq->armed = 0;
-	cq->overrun = false;
+	atomic_init(&cq->armed, 0);
+	atomic_init(&cq->overrun, false);
+	atomic_init(&cq->target_thread, NULL);
 	cq->events = cq->queued = 0;
 	cq->event_next = NULL;
 	cq->event_prev = NULL;
@@ -53,8 +54,6 @@ void soft_cq_deinit(struct soft_cq *cq)
 {
 	buf_free(cq->parent_domain, cq->ring, BUF_CQ);
 	cq->ring = NULL;
-	soft_lock_deinit(&cq->lock);
-	soft_lock_deinit(&cq->poll_lock);
 }
 
 /* The lock is held by who stores. */
@@ -111,7 +110,9 @@ static uint64_t clock_ns(clockid_t id)
 
 static bool fires(const struct soft_cq *cq, const struct soft_cqe *cqe)
 {
-	return cq->armed == 1 || (cq->armed == 2 && (cqe->solicited || cqe->wc.status != IBV_WC_SUCCESS));
+	int armed = atomic_load_explicit(&cq->armed, memory_order_relaxed);
+
+	return armed == 1 || (armed == 2 && (cqe->solicited || cqe->wc.status != IBV_WC_SUCCESS));
 }
 
 /* Room for one more, or false. Lock held. */
@@ -120,7 +121,7 @@ static bool make_room(struct soft_cq *cq)
 	if (get_count(cq) < (uint32_t)cq->v.cq.cqe)
 		return true;
 	if (!cq->ignore_overrun) {
-		cq->overrun = true;
+		atomic_store_explicit(&cq->overrun, true, memory_order_relaxed);
 		return false;
 	}
 	soft_cqe_taken(&cq->ring[cq->tail++ & (cq->size - 1)]); /* as a device overwrites the oldest */
@@ -128,22 +129,45 @@ static bool make_room(struct soft_cq *cq)
 	return true;
 }
 
-void soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe)
+/* To the thread that polls just now, if that is this one. */
+static bool hand_over(struct soft_cq *cq, const struct soft_cqe *cqe)
 {
-	bool failed = false;
+	if (atomic_load_explicit(&cq->target_thread, memory_order_relaxed) != __builtin_thread_pointer() ||
+	    cq->target_n == cq->target_max || get_count(cq) ||
+	    atomic_load_explicit(&cq->armed, memory_order_relaxed) ||
+	    atomic_load_explicit(&cq->overrun, memory_order_relaxed))
+		return false;
+	if (cq->target_cqe) {
+		*cq->target_cqe = *cqe;
+		if (cq->wc_flags & CQ_TIMESTAMPS)
+			cq->target_cqe->timestamp = clock_ns(CLOCK_MONOTONIC_RAW);
+	} else {
+		cq->target_wc[cq->target_n] = cqe->wc;
+	}
+	cq->target_n++;
+	soft_cqe_taken(cqe);
+	return true;
+}
 
+bool soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe)
+{
+	bool failed = false, pushed = false;
+
+	if (hand_over(cq, cqe))
+		return true;
 	soft_lock(&cq->lock);
-	if (!cq->overrun) {
-		failed = !make_room(cq);
-		if (!failed) {
+	if (!atomic_load_explicit(&cq->overrun, memory_order_relaxed)) {
+		pushed = make_room(cq);
+		failed = !pushed;
+		if (pushed) {
 			struct soft_cqe *slot = &cq->ring[cq->head++ & (cq->size - 1)];
 
 			*slot = *cqe;
 			if (cq->wc_flags & CQ_TIMESTAMPS)
 				slot->timestamp = clock_ns(CLOCK_MONOTONIC_RAW);
 			set_count(cq, get_count(cq) + 1);
-			if (cq->armed && fires(cq, cqe)) {
-				cq->armed = 0;
+			if (fires(cq, cqe)) {
+				atomic_store_explicit(&cq->armed, 0, memory_order_relaxed);
 				if (cq->channel)
 					channel_fire(cq->channel, cq);
 			}
@@ -152,9 +176,10 @@ void soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe)
 	soft_unlock(&cq->lock);
 	if (failed)
 		soft_async_raise(&cq->ctx->async, IBV_EVENT_CQ_ERR, &cq->v.cq, 0);
+	return pushed;
 }
 
-void soft_cq_purge(struct soft_cq *cq, const struct soft_qp *qp)
+void soft_cq_purge(struct soft_cq *cq, const void *of)
 {
 	enum soft_held held = soft_hold(&cq->lock);
 	uint32_t kept = 0, n = get_count(cq);
@@ -162,7 +187,7 @@ void soft_cq_purge(struct soft_cq *cq, const struct soft_qp *qp)
 	for (uint32_t i = 0; i < n; i++) {
 		struct soft_cqe *cqe = &cq->ring[(cq->tail + i) & (cq->size - 1)];
 
-		if (cqe->qp != qp)
+		if (cqe->of != of)
 			cq->ring[(cq->tail + kept++) & (cq->size - 1)] = *cqe;
 	}
 	cq->head = cq->tail + kept;
@@ -212,7 +237,7 @@ static int pop_many(struct soft_cq *cq, int max, struct ibv_wc *wc)
 	struct soft_td *td;
 	int n;
 
-	if (get_count(cq) == 0)
+	if (get_count(cq) == 0 || max == 0)
 		return 0;
 	td = soft_enter(&cq->lock);
 	n = take_many(cq, max, wc);
@@ -235,13 +260,46 @@ bool cq_pop(struct soft_cq *cq, struct soft_cqe *cqe)
 	return got;
 }
 
+static void target_open(struct soft_cq *cq, struct ibv_wc *wc, struct soft_cqe *cqe, int max)
+{
+	cq->target_wc = wc;
+	cq->target_cqe = cqe;
+	cq->target_n = 0;
+	cq->target_max = max;
+	atomic_store_explicit(&cq->target_thread, __builtin_thread_pointer(), memory_order_relaxed);
+}
+
+static int target_close(struct soft_cq *cq)
+{
+	atomic_store_explicit(&cq->target_thread, NULL, memory_order_relaxed);
+	return cq->target_n;
+}
+
+/* Progress for the whole process: how many completions it handed over. */
+static int progress_to(struct soft_cq *cq, struct ibv_wc *wc, struct soft_cqe *cqe, int max)
+{
+	bool did;
+	int n;
+
+	rt_idle_poll(&rt.idle_polls);
+	if (!progress_begin())
+		return 0;
+	target_open(cq, wc, cqe, max);
+	did = progress_poll();
+	n = target_close(cq);
+	if (n)
+		rt_count(VSD_COUNT_COMPLETIONS, (unsigned)n);
+	progress_end(did);
+	return n;
+}
+
 /*
  * What an empty poll of a CQ of a thread domain does: progress for the domain alone, which the caller is in. True: nothing
  * came for long, and the one that this thread waits for may be waiting for this CPU.
  */
 static bool domain_round(struct soft_td *td)
 {
-	rt_idle_poll_td(td);
+	rt_idle_poll(&td->polls);
 	td->idle_rounds = td_round(td, false) ? 0 : td->idle_rounds + 1;
 	if (td->idle_rounds < YIELD_ROUNDS)
 		return false;
@@ -257,8 +315,10 @@ static int domain_poll(struct soft_cq *cq, int max, struct ibv_wc *wc)
 	bool yield = false;
 
 	if (n == 0 && max > 0 && td) {
+		target_open(cq, wc, NULL, max);
 		yield = domain_round(td);
-		n = take_many(cq, max, wc);
+		n = target_close(cq);
+		n += take_many(cq, max - n, wc + n);
 	}
 	if (n > 0)
 		count_taken(td, (unsigned)n);
@@ -274,8 +334,9 @@ static bool domain_pop(struct soft_cq *cq, struct soft_cqe *cqe)
 	bool got = take_one(cq, cqe), yield = false;
 
 	if (!got && td) {
+		target_open(cq, NULL, cqe, 1);
 		yield = domain_round(td);
-		got = take_one(cq, cqe);
+		got = target_close(cq) || take_one(cq, cqe);
 	}
 	count_taken(td, got);
 	soft_leave(&cq->lock, td);
@@ -290,9 +351,7 @@ bool cq_pop_progress(struct soft_cq *cq, struct soft_cqe *cqe)
 		return domain_pop(cq, cqe);
 	if (cq_pop(cq, cqe))
 		return true;
-	rt_idle_poll();
-	rt_progress();
-	return cq_pop(cq, cqe);
+	return progress_to(cq, NULL, cqe, 1) || cq_pop(cq, cqe);
 }
 
 int soft_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
@@ -307,9 +366,8 @@ int soft_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 	got = pop_many(cq, n, wc);
 	if (got || n <= 0)
 		return got;
-	rt_idle_poll();
-	rt_progress();
-	return pop_many(cq, n, wc);
+	got = progress_to(cq, wc, NULL, n);
+	return got + pop_many(cq, n - got, wc + got);
 }
 
 int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
@@ -321,8 +379,8 @@ int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 		return EIO;
 	td = soft_enter(&cq->lock);
 	/* A request for the next completion is not weakened by a later one for solicited completions. */
-	if (cq->armed != 1)
-		cq->armed = solicited_only ? 2 : 1;
+	if (atomic_load_explicit(&cq->armed, memory_order_relaxed) != 1)
+		atomic_store_explicit(&cq->armed, solicited_only ? 2 : 1, memory_order_relaxed);
 	soft_leave(&cq->lock, td);
 	rt_armed(td);
 	return 0;

@@ -21,11 +21,14 @@ struct soft_srq;
 struct soft_cqe {
 	struct ibv_wc wc;
 	uint64_t timestamp;	/* ns, CLOCK_MONOTONIC_RAW: taken when queued */
-	struct soft_qp *qp;	/* for purging */
+	const void *of;		/* for purging: the QP, or the XRC SRQ */
 	bool solicited;
 	/* Of a send: a place in the SQ is free again when the program has read the CQE (or it was dropped). */
 	_Atomic uint64_t *freed;
-	uint64_t freed_to;
+	union {
+		uint64_t freed_to;
+		uint64_t tag; /* of a receive that was matched; wc.src_qp is what else its sender said */
+	};
 };
 
 /* The CQE leaves the ring (CQ lock held). */
@@ -57,9 +60,19 @@ struct soft_cq {
 	struct soft_cqe *ring;
 	uint32_t size, head, tail; /* size: a power of two, cqe and above */
 	_Atomic uint32_t count;	   /* CQEs in it; written under the lock, looked at without it */
-	int armed;	 /* 0, 1: next, 2: next solicited */
-	bool overrun, ignore_overrun;
-	unsigned events, queued; /* delivered, not yet acknowledged; waiting in the channel */
+	_Atomic int armed; /* 0, 1: next, 2: next solicited; with overrun: written under the lock */
+	_Atomic bool overrun;
+	bool ignore_overrun;
+	/*
+	 * A thread that makes progress in its poll has what completes meanwhile handed to it, while the ring is empty. These
+	 * are that thread's, which is set only inside the poll; @target_cqe, or up to @target_max of @target_wc.
+	 */
+	_Atomic(void *) target_thread;
+	struct ibv_wc *target_wc;
+	struct soft_cqe *target_cqe;
+	int target_n, target_max;
+	_Atomic unsigned events; /* delivered, not yet acknowledged */
+	unsigned queued;	 /* waiting in the channel */
 	struct soft_cq *event_next, **event_prev;
 	uint64_t wc_flags;
 	/* of start_poll(): */
@@ -78,10 +91,13 @@ void soft_cq_deinit(struct soft_cq *cq);
 int soft_cq_resize(struct soft_cq *cq, uint32_t cqe);
 /* Fills the cq_ex poll and read_* pointers for @wc_flags. -EOPNOTSUPP: an unknown flag. */
 int soft_cq_fill_ex(struct soft_cq *cq, uint64_t wc_flags);
-/* Queues a CQE; on overrun the CQ goes into error: IBV_EVENT_CQ_ERR, later polls find nothing new. */
-void soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe);
-/* Drops the unread CQEs of a QP (RESET, destroy). */
-void soft_cq_purge(struct soft_cq *cq, const struct soft_qp *qp);
+/*
+ * Queues a CQE; on overrun the CQ goes into error: IBV_EVENT_CQ_ERR, later polls find nothing new. False: it is lost, and its
+ * QP cannot go on.
+ */
+bool soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe);
+/* Drops the unread CQEs of a QP (RESET, destroy), or of an XRC SRQ. */
+void soft_cq_purge(struct soft_cq *cq, const void *of);
 
 int soft_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);

@@ -129,11 +129,21 @@ static uint64_t read_completion_wallclock_ns(struct ibv_cq_ex *current)
 	return (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec - age;
 }
 
+/* The tag is the program's own where nothing was matched. */
+static void read_tm_info(struct ibv_cq_ex *current, struct ibv_wc_tm_info *info)
+{
+	const struct soft_cqe *cqe = &of(current)->current;
+	bool matched = cqe->wc.opcode == IBV_WC_TM_RECV && cqe->wc.wc_flags & IBV_WC_TM_MATCH;
+
+	info->tag = matched ? cqe->tag : 0;
+	info->priv = matched ? cqe->wc.src_qp : 0;
+}
+
 int soft_cq_fill_ex(struct soft_cq *cq, uint64_t wc_flags)
 {
 	struct ibv_cq_ex *ex = &cq->v.cq_ex;
 	const uint64_t known = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-			       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+			       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK | IBV_WC_EX_WITH_TM_INFO;
 
 	if (wc_flags & ~known)
 		return -EOPNOTSUPP;
@@ -155,5 +165,6 @@ int soft_cq_fill_ex(struct soft_cq *cq, uint64_t wc_flags)
 	ex->read_completion_ts = wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? read_completion_ts : NULL;
 	ex->read_completion_wallclock_ns = wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK ?
 						   read_completion_wallclock_ns : NULL;
+	ex->read_tm_info = wc_flags & IBV_WC_EX_WITH_TM_INFO ? read_tm_info : NULL;
 	return 0;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Sending datagrams. One datagram wire per peer process carries the datagrams of all UD QPs; it is asked for at the
- * first send, which waits for it, and those behind it in its QP too. A full lane holds a datagram while the receiver
- * consumes; after 100 ms without it is dropped and counted. Datagrams to a QP of this process are delivered at once.
+ * first send, which waits for it, and those behind it in its QP too. A peer that has not come to attach it yet, or whose
+ * lane is full, is given time: no datagram is lost because a process did not run for a moment. A peer that took nothing
+ * for that long costs the datagrams to it, each at once, until it goes on. Datagrams to a QP of this process are
+ * delivered at once.
  *
- * Locks: `lock` guards the peers and the sending side of all datagram wires; it is taken under sq locks, and nothing is
- * taken under it but the runtime's own.
+ * Locks: datagram_lock guards the peers and the sending side of all datagram wires; it is taken under sq locks, and
+ * nothing is taken under it but the runtime's own.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,41 +15,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/soft/datagram_private.h"
 #include "client/soft/grh.h"
 #include "client/soft/in_child.h"
+#include "client/soft/multicast.h"
 #include "client/soft/qp_private.h"
 
 #define PEER_BUCKETS 64u
-#define RESOLVE_NS   2000000000ull /* the daemon's time to answer */
+#define ATTACH_NS    2000000000ull /* for the peer to attach the wire */
+#define STALL_NS     1000000000ull /* for the peer to take something */
+#define REFUSED_NS   100000000ull  /* before the daemon is asked again for a QP that it did not find */
 #define OWN_QKEY     0x80000000u   /* a Q_Key with this bit stands for the QP's own */
 
-enum peer_state {
-	PEER_NONE,	/* nobody asked yet */
-	PEER_RESOLVING,
-	PEER_READY,
-	PEER_FAILED,	/* the daemon would not: datagrams are dropped until `until` */
-};
-
-struct datagram_peer {
-	struct datagram_peer *next;
-	uint32_t peer;
-	enum peer_state state;
-	uint64_t until;
-	struct wire *wire;
-	uint64_t sent;
-	struct soft_qp *waiters;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t datagram_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct datagram_peer *peers[PEER_BUCKETS];
 
 void datagram_in_child(void)
 {
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&datagram_lock, NULL);
 	memset(peers, 0, sizeof(peers));
 }
 
-static struct datagram_peer *peer_get(uint32_t id)
+struct datagram_peer *datagram_peer_get(uint32_t id)
 {
 	struct datagram_peer **bucket = &peers[id % PEER_BUCKETS], *peer;
 
@@ -64,63 +53,77 @@ static struct datagram_peer *peer_get(uint32_t id)
 	return peer;
 }
 
-static void waiter_remove(struct soft_qp *qp)
+void datagram_unwait(struct soft_qp *qp)
 {
 	struct qp_private *priv = qp->priv;
 
-	if (!priv->dgram)
+	if (!priv->dgram_waits)
 		return;
 	*priv->dgram_prev = priv->dgram_next;
 	if (priv->dgram_next)
 		priv->dgram_next->priv->dgram_prev = priv->dgram_prev;
-	priv->dgram = NULL;
+	priv->dgram_waits = false;
 }
 
-static void waiter_add(struct datagram_peer *peer, struct soft_qp *qp)
+void datagram_wait(struct soft_qp *qp, struct soft_qp **list)
 {
 	struct qp_private *priv = qp->priv;
 
-	waiter_remove(qp);
-	priv->dgram = peer;
-	priv->dgram_next = peer->waiters;
-	priv->dgram_prev = &peer->waiters;
-	if (peer->waiters)
-		peer->waiters->priv->dgram_prev = &priv->dgram_next;
-	peer->waiters = qp;
+	datagram_unwait(qp);
+	priv->dgram_waits = true;
+	priv->dgram_next = *list;
+	priv->dgram_prev = list;
+	if (*list)
+		(*list)->priv->dgram_prev = &priv->dgram_next;
+	*list = qp;
 }
 
-static void peer_wake(struct datagram_peer *peer)
+void datagram_wake_all(struct soft_qp **list)
 {
-	while (peer->waiters) {
-		struct soft_qp *qp = peer->waiters;
+	while (*list) {
+		struct soft_qp *qp = *list;
 
-		waiter_remove(qp);
+		datagram_unwait(qp);
 		rt_run_later(qp);
 	}
 }
 
 void datagram_forget(struct soft_qp *qp)
 {
-	pthread_mutex_lock(&lock);
-	waiter_remove(qp);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&datagram_lock);
+	datagram_unwait(qp);
+	pthread_mutex_unlock(&datagram_lock);
 }
 
 void datagram_attached(uint32_t id, struct wire *wire)
 {
-	pthread_mutex_lock(&lock);
-	struct datagram_peer *peer = peer_get(id);
+	pthread_mutex_lock(&datagram_lock);
+	struct datagram_peer *peer = datagram_peer_get(id);
 
 	if (peer) {
 		peer->wire = wire;
 		peer->sent = 0;
-		peer->state = wire ? PEER_READY : PEER_FAILED;
-		peer->until = wire ? 0 : rt_now() + QP_LOST_NS;
-		if (wire)
-			wire->owner = peer;
-		peer_wake(peer);
+		peer->since = 0;
+		peer->state = PEER_READY;
+		wire->owner = peer;
+		datagram_wake_all(&peer->waiters);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&datagram_lock);
+}
+
+/* That QP was not found; others of the process may be there, and the process may have asked for a wire meanwhile. */
+void datagram_refused(uint32_t id)
+{
+	pthread_mutex_lock(&datagram_lock);
+	struct datagram_peer *peer = datagram_peer_get(id);
+
+	if (peer && peer->state == PEER_RESOLVING) {
+		peer->state = PEER_NONE;
+		peer->refused = peer->asked;
+		peer->until = rt_now() + REFUSED_NS;
+		datagram_wake_all(&peer->waiters);
+	}
+	pthread_mutex_unlock(&datagram_lock);
 }
 
 void datagram_gone(struct wire *wire)
@@ -128,22 +131,24 @@ void datagram_gone(struct wire *wire)
 	/* What its process sent before it went is still delivered. */
 	for (uint32_t i = 0; datagram_service(wire) && i < wire->req_in.n; i += QP_TURN_WRS)
 		;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&datagram_lock);
 	struct datagram_peer *peer = wire->owner;
 
 	if (peer && peer->wire == wire) {
 		peer->wire = NULL;
 		peer->state = PEER_NONE;
-		peer_wake(peer);
+		peer->since = 0;
+		datagram_wake_all(&peer->waiters);
 	}
 	wire->owner = NULL;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&datagram_lock);
 	wire_release(wire);
 }
 
 void datagram_stop(void)
 {
-	pthread_mutex_lock(&lock);
+	mcast_stop();
+	pthread_mutex_lock(&datagram_lock);
 	for (size_t i = 0; i < PEER_BUCKETS; i++) {
 		while (peers[i]) {
 			struct datagram_peer *peer = peers[i];
@@ -154,12 +159,12 @@ void datagram_stop(void)
 			free(peer);
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&datagram_lock);
 }
 
 void datagram_wake(struct wire *wire)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&datagram_lock);
 	struct datagram_peer *peer = wire->owner;
 
 	/* The look also gives back the chunks of what was taken. */
@@ -167,13 +172,13 @@ void datagram_wake(struct wire *wire)
 		wire_req_space(wire) < 0)
 		wire->broken = true;
 	if (peer && peer->waiters && wire_is_open(wire))
-		peer_wake(peer);
-	pthread_mutex_unlock(&lock);
+		datagram_wake_all(&peer->waiters);
+	pthread_mutex_unlock(&datagram_lock);
 }
 
 /* --- building ---------------------------------------------------------------------------------------------------------- */
 
-static const Vsd__Port *port_of(const struct soft_qp *qp)
+const Vsd__Port *datagram_port(const struct soft_qp *qp)
 {
 	const Vsd__Device *info = qp->ctx->info;
 
@@ -184,9 +189,9 @@ static const Vsd__Port *port_of(const struct soft_qp *qp)
 	return NULL;
 }
 
-static void head_build(const struct soft_qp *qp, const struct swqe *w, struct vsd_req *head)
+void datagram_head(const struct soft_qp *qp, const struct swqe *w, struct vsd_req *head)
 {
-	const Vsd__Port *port = port_of(qp);
+	const Vsd__Port *port = datagram_port(qp);
 
 	*head = (struct vsd_req){
 		.op = VSD_REQ_DATAGRAM,
@@ -200,6 +205,8 @@ static void head_build(const struct soft_qp *qp, const struct swqe *w, struct vs
 			.slid = (port ? port->lid : 0) | w->ud.ah.src_path_bits,
 			.pkey_index = qp->attr.pkey_index,
 			.sl = grh_service_level(port, &w->ud.ah),
+			.dlid = port && port->link_layer == IBV_LINK_LAYER_INFINIBAND ? w->ud.ah.dlid : 0,
+			.link_layer = port ? (uint8_t)port->link_layer : 0,
 		},
 	};
 	head->total = head->len;
@@ -211,10 +218,10 @@ static void head_build(const struct soft_qp *qp, const struct swqe *w, struct vs
 		head->flags |= VSD_F_SOLICITED;
 }
 
-static int payload_build(struct soft_qp *qp, const struct swqe *w, uint8_t *to)
+int datagram_payload(struct soft_qp *qp, const struct swqe *w, uint8_t *to)
 {
 	if (w->ud.ah.is_global) {
-		grh_build(port_of(qp), &w->ud.ah, w->length, to);
+		grh_build(datagram_port(qp), &w->ud.ah, w->length, to);
 		to += QP_GRH;
 	}
 	return swqe_gather(qp, w, 0, to, w->length);
@@ -222,7 +229,7 @@ static int payload_build(struct soft_qp *qp, const struct swqe *w, uint8_t *to)
 
 /* --- sending ----------------------------------------------------------------------------------------------------------- */
 
-static int sent(struct soft_qp *qp, struct swqe *w, bool dropped)
+int datagram_sent(struct soft_qp *qp, struct swqe *w, bool dropped)
 {
 	qp->priv->dgram_at = 0;
 	w->state = SWQE_DONE;
@@ -231,8 +238,7 @@ static int sent(struct soft_qp *qp, struct swqe *w, bool dropped)
 	return 1;
 }
 
-/* Waits while @taken moves on; @patience without that, and the datagram is dropped. */
-static int hold(struct soft_qp *qp, struct swqe *w, uint64_t taken, uint64_t patience)
+bool datagram_patient(struct soft_qp *qp, uint64_t taken, uint64_t patience)
 {
 	struct qp_private *priv = qp->priv;
 	uint64_t now = rt_now();
@@ -240,9 +246,28 @@ static int hold(struct soft_qp *qp, struct swqe *w, uint64_t taken, uint64_t pat
 	if (!priv->dgram_at || priv->dgram_taken != taken) {
 		priv->dgram_taken = taken;
 		priv->dgram_at = now + patience;
-		return 0;
+		return true;
 	}
-	return now < priv->dgram_at ? 0 : sent(qp, w, true);
+	return now < priv->dgram_at;
+}
+
+bool datagram_hold(struct soft_qp *qp, struct datagram_peer *peer)
+{
+	const struct lane_out *lane = &peer->wire->req_out;
+	bool open = wire_is_open(peer->wire);
+	uint64_t now = rt_now();
+
+	datagram_wait(qp, &peer->waiters);
+	/* The lane is empty, and chunks are with other QPs of the pair: that says nothing about the peer. */
+	if (open && lane->taken == lane->pos)
+		return datagram_patient(qp, lane->pos, STALL_NS);
+	if (!peer->since || peer->seen != lane->taken) {
+		peer->since = now;
+		peer->seen = lane->taken;
+	}
+	qp->priv->dgram_taken = lane->taken;
+	qp->priv->dgram_at = peer->since + (open ? STALL_NS : ATTACH_NS);
+	return now < qp->priv->dgram_at;
 }
 
 static int send_here(struct soft_qp *qp, struct swqe *w)
@@ -253,16 +278,22 @@ static int send_here(struct soft_qp *qp, struct swqe *w)
 	int err;
 
 	if (!dst)
-		return sent(qp, w, true);
-	head_build(qp, w, &head);
-	err = payload_build(qp, w, payload);
+		return datagram_sent(qp, w, true);
+	datagram_head(qp, w, &head);
+	err = datagram_payload(qp, w, payload);
 	if (err == 0)
 		datagram_deliver(dst, &head, payload);
 	rt_qp_put(dst);
-	return err < 0 ? err : sent(qp, w, false);
+	return err < 0 ? err : datagram_sent(qp, w, false);
 }
 
-/* 1: in the lane; 0: no room; negative: an error of this side's memory. The peers' lock is held. */
+static bool wire_usable(struct wire *wire)
+{
+	if (!wire_is_open(wire))
+		wire_look(wire);
+	return wire_is_open(wire) && !wire_is_closed(wire) && !wire->broken;
+}
+
 static int put(struct soft_qp *qp, struct swqe *w, struct datagram_peer *peer)
 {
 	struct wire *wire = peer->wire;
@@ -271,7 +302,7 @@ static int put(struct soft_qp *qp, struct swqe *w, struct datagram_peer *peer)
 	int chunk = -1, err;
 	void *to = inline_payload;
 
-	head_build(qp, w, &head);
+	datagram_head(qp, w, &head);
 	head.msn = (uint32_t)peer->sent;
 	head.slots = head.len <= VSD_INLINE_UD ? wire_req_slots(wire, &head, head.len) : 0;
 	bool inlined = head.slots != 0;
@@ -294,7 +325,7 @@ static int put(struct soft_qp *qp, struct swqe *w, struct datagram_peer *peer)
 		head.flags |= VSD_F_CHUNK;
 		head.ud.chunk = chunk;
 	}
-	err = payload_build(qp, w, to);
+	err = datagram_payload(qp, w, to);
 	if (err < 0) {
 		if (chunk >= 0)
 			pair_chunk_put(wire->pair, POOL_REQ, chunk);
@@ -306,36 +337,53 @@ static int put(struct soft_qp *qp, struct swqe *w, struct datagram_peer *peer)
 	return 1;
 }
 
-static bool wire_usable(struct wire *wire)
+int datagram_put(struct soft_qp *qp, struct swqe *w, struct datagram_peer *peer)
 {
-	if (!wire_is_open(wire))
-		wire_look(wire);
-	return wire_is_open(wire) && !wire_is_closed(wire) && !wire->broken;
+	int rc = wire_usable(peer->wire) ? put(qp, w, peer) : 0;
+
+	if (rc > 0)
+		peer->since = 0;
+	return rc;
+}
+
+/* Asks the daemon for the wire, once; what it refused a moment ago is dropped. */
+static int resolve(struct soft_qp *qp, struct swqe *w, struct datagram_peer *peer, bool *ask)
+{
+	if (peer->state == PEER_NONE) {
+		if (w->ud.qpn == peer->refused && rt_now() < peer->until)
+			return datagram_sent(qp, w, true);
+		*ask = true;
+		peer->state = PEER_RESOLVING;
+		peer->asked = w->ud.qpn;
+	}
+	datagram_wait(qp, &peer->waiters);
+	if (datagram_patient(qp, ~0ull, DATAGRAM_RESOLVE_NS))
+		return 0;
+	peer->state = PEER_NONE; /* asked again by the next one */
+	return datagram_sent(qp, w, true);
 }
 
 /* The peers' lock is held. *@ask: the daemon is to be asked for the wire. */
 static int send_there(struct soft_qp *qp, struct swqe *w, struct datagram_peer *peer, bool *ask)
 {
-	if (peer->state == PEER_FAILED && rt_now() < peer->until)
-		return sent(qp, w, true);
-	if (peer->state != PEER_READY) {
-		*ask = peer->state != PEER_RESOLVING;
-		peer->state = PEER_RESOLVING;
-		waiter_add(peer, qp);
-		int rc = hold(qp, w, ~0ull, RESOLVE_NS);
+	if (peer->state != PEER_READY)
+		return resolve(qp, w, peer, ask);
 
-		if (rc > 0)
-			peer->state = PEER_NONE; /* asked again by the next one */
-		return rc;
-	}
-	if (wire_usable(peer->wire)) {
-		int rc = put(qp, w, peer);
+	int rc = datagram_put(qp, w, peer);
 
-		if (rc)
-			return rc < 0 ? rc : sent(qp, w, false);
-	}
-	waiter_add(peer, qp);
-	return hold(qp, w, peer->wire->req_out.taken, QP_LOST_NS);
+	if (rc)
+		return rc < 0 ? rc : datagram_sent(qp, w, false);
+	return datagram_hold(qp, peer) ? 0 : datagram_sent(qp, w, true);
+}
+
+/* An address that no single port has: nobody at it has a QP of that number. */
+static bool is_group(const struct soft_qp *qp, const struct swqe *w)
+{
+	const Vsd__Port *port = datagram_port(qp);
+	struct mcast_name name;
+
+	return port && w->ud.ah.is_global &&
+	       mcast_name((uint8_t)port->link_layer, &w->ud.ah.grh.dgid, w->ud.ah.dlid, &name);
 }
 
 int datagram_send(struct soft_qp *qp, struct swqe *w)
@@ -348,18 +396,20 @@ int datagram_send(struct soft_qp *qp, struct swqe *w)
 		requester_fail(qp, w, IBV_WC_LOC_LEN_ERR);
 		return -ECANCELED;
 	}
-	if (!owner)
-		return sent(qp, w, true);
+	if (w->ud.qpn == MCAST_QPN)
+		return mcast_send(qp, w);
+	if (!owner || is_group(qp, w))
+		return datagram_sent(qp, w, true);
 	if (owner == rt_peer_id())
 		return send_here(qp, w);
 
-	pthread_mutex_lock(&lock);
-	struct datagram_peer *peer = peer_get(owner);
+	pthread_mutex_lock(&datagram_lock);
+	struct datagram_peer *peer = datagram_peer_get(owner);
 
-	rc = peer ? send_there(qp, w, peer, &ask) : sent(qp, w, true);
+	rc = peer ? send_there(qp, w, peer, &ask) : datagram_sent(qp, w, true);
 	if (rc)
-		waiter_remove(qp);
-	pthread_mutex_unlock(&lock);
+		datagram_unwait(qp);
+	pthread_mutex_unlock(&datagram_lock);
 	if (ask)
 		rt_resolve(qp->ctx, w->ud.qpn, owner, w->ud.ah.dlid,
 			w->ud.ah.is_global ? &w->ud.ah.grh.dgid : NULL);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Receiving datagrams. A wire of another process's is hostile: a descriptor that breaks the order breaks the wire, a
- * datagram with a wrong Q_Key, for a QP that does not listen, or with a source that its sender does not own is dropped.
+ * datagram with a wrong Q_Key or address, for a QP that does not listen, or with a source that its sender does not own is dropped.
  */
 #include <errno.h>
 
+#include "client/soft/datagram_private.h"
+#include "client/soft/grh.h"
+#include "client/soft/multicast.h"
 #include "client/soft/qp_private.h"
 
 #define KNOWN_FLAGS (VSD_F_FIRST | VSD_F_LAST | VSD_F_CHUNK | VSD_F_IMM | VSD_F_SOLICITED | VSD_F_GRH)
@@ -18,17 +21,25 @@ static bool listens(struct soft_qp *dst, const struct vsd_req *head)
 	       head->ud.qkey == dst->attr.qkey && !atomic_load(&dst->priv->recv_failed);
 }
 
+/* Whether it was sent to this QP's port. To a group: whoever is in it was found by its name. */
+static bool addressed(const struct soft_qp *dst, const struct vsd_req *head, const uint8_t *payload)
+{
+	const Vsd__Port *port = datagram_port(dst);
+
+	return head->ud.dst_qpn == VSD_QPN_MCAST || !port ||
+	       grh_addresses(port, head->ud.dlid, head->flags & VSD_F_GRH ? payload : NULL);
+}
+
 /* The first 40 bytes of the receive are the GRH's, whether there is one or not. */
 static int place(struct soft_qp *dst, const struct vsd_req *head, const uint8_t *payload, uint32_t length)
 {
-	struct soft_rwqe *recv = &dst->priv->resp.recv;
 	int err = 0;
 
 	if (head->flags & VSD_F_GRH) {
-		err = sge_scatter(dst, recv->sge, recv->n_sge, 0, payload, QP_GRH);
+		err = sge_receive(dst, 0, payload, QP_GRH);
 		payload += QP_GRH;
 	}
-	return err < 0 ? err : sge_scatter(dst, recv->sge, recv->n_sge, QP_GRH, payload, length);
+	return err < 0 ? err : sge_receive(dst, QP_GRH, payload, length);
 }
 
 static void receive_failed(struct soft_qp *dst, enum ibv_wc_status status)
@@ -43,7 +54,7 @@ static bool receive(struct soft_qp *dst, const struct vsd_req *head, const uint8
 {
 	uint32_t length = head->len - (head->flags & VSD_F_GRH ? QP_GRH : 0);
 
-	if (!listens(dst, head) || !responder_take(dst))
+	if (!listens(dst, head) || !addressed(dst, head, payload) || !responder_take(dst))
 		return false;
 	if (responder_room(&dst->priv->resp.recv) < QP_GRH + length) {
 		receive_failed(dst, IBV_WC_LOC_LEN_ERR);
@@ -109,6 +120,21 @@ static bool source_is_peers(struct wire *wire, uint32_t qpn)
 	return owner == wire->pair->peer || (owner == 0 && wire->src_range == range);
 }
 
+/* False: nobody here is meant. Groups end at the domain. */
+static bool arrived(const struct wire *wire, const struct vsd_req *head, const uint8_t *payload)
+{
+	struct soft_qp *dst;
+
+	if (head->ud.dst_qpn == VSD_QPN_MCAST)
+		return pair_is_kin(wire->pair) && mcast_arrived(head, payload);
+	dst = rt_qp_get(head->ud.dst_qpn);
+	if (!dst)
+		return false;
+	datagram_deliver(dst, head, payload);
+	rt_qp_put(dst);
+	return true;
+}
+
 /* Only the thread that holds the runtime's progress comes here. The count of what was received is the wire's acked. */
 bool datagram_service(struct wire *wire)
 {
@@ -130,16 +156,9 @@ bool datagram_service(struct wire *wire)
 			rc = -EPROTO;
 			break;
 		}
-		struct soft_qp *dst = NULL;
-
-		if (source_is_peers(wire, head.ud.src_qpn))
-			dst = rt_qp_get(head.ud.dst_qpn);
-		if (dst) {
-			datagram_deliver(dst, &head, wire_req_payload(wire, &head, inline_payload));
-			rt_qp_put(dst);
-		} else {
+		if (!source_is_peers(wire, head.ud.src_qpn) ||
+			!arrived(wire, &head, wire_req_payload(wire, &head, inline_payload)))
 			rt_count(VSD_COUNT_DROPPED, 1);
-		}
 		wire_req_consume(wire, &head);
 	}
 	if (rc < 0)

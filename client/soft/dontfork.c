@@ -8,6 +8,10 @@
  * address since. Each deregistration gives back what is out and has no reason to be any more. Neither looks into /proc: a
  * page of hugetlbfs cannot be split, which the kernel says with EINVAL, and then the same is tried with the next larger size.
  *
+ * Most registrations share no page with any other and are soon gone. The newest of those are kept aside, in none of the three
+ * sets: what one of them takes and gives back are its own pages, and that is all. Whatever comes near it moves it to the sets
+ * first.
+ *
  * Pages that are out split the address space into mappings, and those are limited. Stretches that touch are one. Where there
  * are too many all the same, memory of the soft device stays in the child: it needs no protection, but was asked for it.
  */
@@ -17,6 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,6 +38,15 @@ static _Atomic bool on, registered;
 static struct cover soft, real; /* real: the library's own mappings, too */
 static struct cover out;	/* as a set: what is MADV_DONTFORK on behalf of those */
 static uint32_t stretches_max;
+
+#define ASIDE_MAX 4
+
+static struct aside {
+	uintptr_t start, end; /* end 0: nothing. Its room in `soft` is promised */
+	bool out;	      /* its pages are */
+} aside[ASIDE_MAX];
+static unsigned aside_next; /* who goes when there is no room */
+static uintptr_t gap_lo, gap_hi; /* nothing in here is in any of the sets */
 
 /* --- children ------------------------------------------------------------------------------------------------------ */
 
@@ -54,6 +68,8 @@ static void in_child(void)
 {
 	lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 	soft = real = out = (struct cover){ 0 };
+	memset(aside, 0, sizeof(aside));
+	gap_lo = gap_hi = 0;
 	registered = false;
 }
 
@@ -138,13 +154,18 @@ static bool may_widen(uintptr_t lo, uintptr_t hi, enum way way)
 	return false;
 }
 
+static int say(uintptr_t lo, uintptr_t hi, int advice)
+{
+	/* ENOMEM: some of it is not mapped; the rest was advised. */
+	return madvise((void *)lo, hi - lo, advice) < 0 && errno != ENOMEM ? -errno : 0;
+}
+
 static int advise_exactly(uintptr_t lo, uintptr_t hi, enum way way)
 {
-	int r = madvise((void *)lo, hi - lo, way == GIVE ? MADV_DOFORK : MADV_DONTFORK);
+	int r = say(lo, hi, way == GIVE ? MADV_DOFORK : MADV_DONTFORK);
 
-	/* ENOMEM: some of it is not mapped; the rest was advised. */
-	if (r < 0 && errno != ENOMEM)
-		return -errno;
+	if (r < 0)
+		return r;
 	return way == GIVE ? cover_cut(&out, lo, hi) : cover_fill(&out, lo, hi);
 }
 
@@ -179,6 +200,115 @@ static int advise(uintptr_t lo, uintptr_t hi, unsigned level, enum way way)
 	if (to < hi)
 		r = first_error(r, advise(to, hi, level, way));
 	return r;
+}
+
+/* --- aside --------------------------------------------------------------------------------------------------------- */
+
+/* Stretches that are out, all told, are as many as may be. */
+static bool is_full(void)
+{
+	uint32_t n = out.edges / 2;
+
+	if (n + ASIDE_MAX < stretches_max)
+		return false;
+	for (unsigned i = 0; i < ASIDE_MAX; i++)
+		n += aside[i].end && aside[i].out;
+	return n >= stretches_max;
+}
+
+/* To the sets with it. */
+static void settle(struct aside *one)
+{
+	uintptr_t unit = unit_of(0), lo = up(one->start, unit), hi = down(one->end, unit);
+
+	gap_lo = gap_hi = 0;
+	cover_keep(&soft, one->start, one->end);
+	if (one->out && cover_fill(&out, lo, hi) < 0)
+		say(lo, hi, MADV_DOFORK); /* no memory to know it by */
+	one->end = 0;
+}
+
+/* [lo, hi) are whole pages: what shares a page with them is on one of them. */
+static bool is_near(const struct aside *one, uintptr_t lo, uintptr_t hi)
+{
+	return one->start < hi && lo < one->end;
+}
+
+/* The sets are about to change for these pages. */
+static void settle_near(uintptr_t lo, uintptr_t hi)
+{
+	gap_lo = gap_hi = 0;
+	for (unsigned i = 0; i < ASIDE_MAX; i++)
+		if (is_near(&aside[i], lo, hi))
+			settle(&aside[i]);
+}
+
+/* Nothing is near these pages. */
+static bool is_alone(uintptr_t lo, uintptr_t hi)
+{
+	uintptr_t from = 0, to = UINTPTR_MAX;
+
+	for (unsigned i = 0; i < ASIDE_MAX; i++)
+		if (is_near(&aside[i], lo, hi))
+			return false;
+	if (gap_lo <= lo && hi <= gap_hi)
+		return true;
+	if (!cover_gap(&soft, lo, hi, &from, &to) || !cover_gap(&real, lo, hi, &from, &to) ||
+	    !cover_gap(&out, lo, hi, &from, &to))
+		return false;
+	gap_lo = from;
+	gap_hi = to;
+	return true;
+}
+
+/* A free place; the one that was filled longest ago is made free. */
+static struct aside *aside_place(void)
+{
+	for (unsigned i = 0; i < ASIDE_MAX; i++)
+		if (!aside[i].end)
+			return &aside[i];
+
+	struct aside *one = &aside[aside_next++ % ASIDE_MAX];
+
+	settle(one);
+	return one;
+}
+
+/* False: nothing was done, it has to go to the sets. */
+static bool aside_take(uintptr_t start, uintptr_t end)
+{
+	uintptr_t unit = unit_of(0), lo = up(start, unit), hi = down(end, unit);
+	bool takes = lo < hi && !is_full();
+
+	if (!is_alone(down(start, unit), up(end, unit)) || cover_promise(&soft) < 0)
+		return false;
+
+	struct aside *place = aside_place();
+
+	if (takes && say(lo, hi, MADV_DONTFORK) < 0) {
+		cover_break(&soft);
+		return false;
+	}
+	*place = (struct aside){ start, end, takes };
+	return true;
+}
+
+static bool aside_put(uintptr_t start, uintptr_t end)
+{
+	uintptr_t unit = unit_of(0), lo = up(start, unit), hi = down(end, unit);
+
+	for (unsigned i = 0; i < ASIDE_MAX; i++) {
+		if (aside[i].end != end || aside[i].start != start)
+			continue;
+		aside[i].end = 0;
+		cover_break(&soft);
+		if (aside[i].out && say(lo, hi, MADV_DOFORK) < 0) {
+			gap_lo = gap_hi = 0;
+			cover_fill(&out, lo, hi); /* to be tried again with its neighbour */
+		}
+		return true;
+	}
+	return false;
 }
 
 /* --- giving back --------------------------------------------------------------------------------------------------- */
@@ -217,7 +347,7 @@ static void release(uintptr_t start, uintptr_t end)
 		uintptr_t to = up(b, unit);
 
 		/* Each piece that is left in the middle would be a mapping of its own. */
-		if (out.edges / 2 >= stretches_max)
+		if (is_full())
 			to = hi;
 		give_unless_real(down(a, unit), to);
 		lo = to;
@@ -226,9 +356,23 @@ static void release(uintptr_t start, uintptr_t end)
 
 /* --- the soft device ----------------------------------------------------------------------------------------------- */
 
+static bool set_take(uintptr_t start, uintptr_t end)
+{
+	uintptr_t unit = unit_of(0), lo, hi;
+
+	settle_near(down(start, unit), up(end, unit));
+	if (cover_add(&soft, start, end) < 0)
+		return false;
+	lo = is_soft(down(start, unit), start) ? down(start, unit) : up(start, unit);
+	hi = is_soft(end, up(end, unit)) ? up(end, unit) : down(end, unit);
+	if (lo < hi && !is_full())
+		advise(lo, hi, 0, TAKE_INSIDE);
+	return true;
+}
+
 void dontfork_take(struct dontfork_range *range, const void *addr, size_t length)
 {
-	uintptr_t unit = unit_of(0), start = (uintptr_t)addr, end = start + length, lo, hi;
+	uintptr_t start = (uintptr_t)addr, end = start + length;
 
 	*range = (struct dontfork_range){ 0 };
 	if (!on)
@@ -236,13 +380,8 @@ void dontfork_take(struct dontfork_range *range, const void *addr, size_t length
 	if (!on || length == 0)
 		return;
 	enter();
-	if (cover_add(&soft, start, end) == 0) {
+	if (aside_take(start, end) || set_take(start, end))
 		*range = (struct dontfork_range){ start, end };
-		lo = is_soft(down(start, unit), start) ? down(start, unit) : up(start, unit);
-		hi = is_soft(end, up(end, unit)) ? up(end, unit) : down(end, unit);
-		if (lo < hi && out.edges / 2 < stretches_max)
-			advise(lo, hi, 0, TAKE_INSIDE);
-	}
 	leave();
 }
 
@@ -251,7 +390,7 @@ void dontfork_put(struct dontfork_range *range)
 	if (range->end == 0)
 		return;
 	enter();
-	if (cover_del(&soft, range->start, range->end) == 0)
+	if (!aside_put(range->start, range->end) && cover_del(&soft, range->start, range->end) == 0)
 		release(range->start, range->end);
 	leave();
 	*range = (struct dontfork_range){ 0 };
@@ -269,6 +408,7 @@ int dontfork_take_real(const void *addr, size_t length)
 	if (!on || length == 0)
 		return 0;
 	enter();
+	settle_near(down(start, unit), up(end, unit));
 	r = cover_add(&real, start, end);
 	if (r == 0) {
 		r = advise(down(start, unit), up(end, unit), 0, TAKE_ALL);
@@ -365,6 +505,8 @@ void *dontfork_mmap(void *addr, size_t size, int prot, int flags, int fd, off_t 
 	mem = mmap(addr, size, prot, flags, fd, offset);
 	if (mem != MAP_FAILED && madvise(mem, size, MADV_DONTFORK) < 0)
 		error = errno;
+	if (mem != MAP_FAILED)
+		settle_near((uintptr_t)mem, up((uintptr_t)mem + size, unit_of(0)));
 	if (mem != MAP_FAILED && !error)
 		error = -cover_add(&real, (uintptr_t)mem, (uintptr_t)mem + size);
 	if (mem != MAP_FAILED && error) {

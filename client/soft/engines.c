@@ -241,7 +241,7 @@ static enum engine_result map_inside(struct soft_qp *qp, struct wire *wire, stru
 
 static enum engine_result map_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
 {
-	struct vsd_hazard *hazard = wire_hazard_enter(wire, w->rkey);
+	struct vsd_hazard *hazard = wire_hazard_enter(wire, w->rkey, NULL);
 	enum map_result found = MAP_PASS;
 	enum engine_result result;
 	uint32_t before = *budget;
@@ -267,7 +267,11 @@ static bool cma_usable(const struct soft_qp *qp, const struct wire *wire, const 
 	       (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_READ);
 }
 
-/* A copy being built: local pieces with their regions held, remote pieces, each led by the guard word. */
+/*
+ * A copy being built: local pieces with their regions held, remote pieces; each led by the guard word, so that nothing is
+ * written into another process that has the pid by now. What is read is thrown away then: whoever reads looks afterwards
+ * whether the peer is alive, which costs less (tests/models/README.md, proto-kill.c).
+ */
 struct cma_copy {
 	uint64_t guard;
 	struct iovec local[CMA_SGES + 1], remote[3];
@@ -320,7 +324,7 @@ static void cma_remote(const struct swqe *w, uint64_t addr, uint32_t n, struct c
 	uint64_t end = addr + n;
 	uint32_t tail = 0;
 
-	if (w->opcode == IBV_WR_RDMA_READ) {
+	if (w->opcode == IBV_WR_RDMA_READ && copy->n_local) {
 		const struct iovec *last = &copy->local[copy->n_local - 1];
 
 		end = (uintptr_t)last->iov_base + last->iov_len;
@@ -337,22 +341,55 @@ static void cma_remote(const struct swqe *w, uint64_t addr, uint32_t n, struct c
 			(struct iovec){ (void *)(uintptr_t)(addr + n - tail), tail };
 }
 
+static void cma_begin(const struct pair *pair, const struct swqe *w, struct cma_copy *copy)
+{
+	copy->n_refs = copy->n_local = copy->n_remote = 0;
+	if (w->opcode == IBV_WR_RDMA_READ)
+		return;
+	copy->guard = pair->page->guard_value;
+	copy->local[copy->n_local++] = (struct iovec){ &copy->guard, sizeof(copy->guard) };
+	copy->remote[copy->n_remote++] =
+		(struct iovec){ (void *)(uintptr_t)pair->page->guard_addr, sizeof(copy->guard) };
+}
+
 /* 0, or why not: -EPERM and -ESRCH for good. */
 static int cma_move(struct pair *pair, const struct swqe *w, struct cma_copy *copy, uint32_t n)
 {
 	ssize_t moved;
 
-	if (w->opcode == IBV_WR_RDMA_READ)
+	if (w->opcode == IBV_WR_RDMA_READ) {
 		moved = process_vm_readv(pair->pid, copy->local, copy->n_local, copy->remote,
 			copy->n_remote, 0);
-	else
+		if (moved >= 0 && !pair_is_alive(pair))
+			return -ESRCH;
+	} else {
 		moved = process_vm_writev(pair->pid, copy->local, copy->n_local, copy->remote,
 			copy->n_remote, 0);
+		moved -= moved < 0 ? 0 : (ssize_t)sizeof(copy->guard);
+	}
 	if (moved < 0)
 		return -errno;
-	if (moved != (ssize_t)(n + sizeof(copy->guard)) || copy->guard != pair->page->guard_value)
-		return -EFAULT;
-	return 0;
+	return moved == (ssize_t)n ? 0 : -EFAULT;
+}
+
+static void cma_over(struct pair *pair, int err)
+{
+	if (err == -EPERM || err == -ESRCH)
+		__atomic_and_fetch(&pair->engines, ~(uint32_t)VSD__ENGINE_RIGHT__ENGINE_CMA,
+			__ATOMIC_RELAXED);
+}
+
+bool engine_cma(struct wire *wire, const struct swqe *w, void *mine, uint64_t remote)
+{
+	struct cma_copy copy;
+	int err;
+
+	cma_begin(wire->pair, w, &copy);
+	copy.local[copy.n_local++] = (struct iovec){ mine, w->length };
+	cma_remote(w, remote, w->length, &copy);
+	err = cma_move(wire->pair, w, &copy, w->length);
+	cma_over(wire->pair, err);
+	return err == 0;
 }
 
 static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t n)
@@ -362,11 +399,7 @@ static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint
 	uint64_t addr;
 	int err;
 
-	copy.guard = pair->page->guard_value;
-	copy.n_refs = 0;
-	copy.n_local = copy.n_remote = 1;
-	copy.local[0] = (struct iovec){ &copy.guard, sizeof(copy.guard) };
-	copy.remote[0] = (struct iovec){ (void *)(uintptr_t)pair->page->guard_addr, sizeof(copy.guard) };
+	cma_begin(pair, w, &copy);
 	/* All that is left is checked with every slice: nothing of a message that does not fit is stored. */
 	err = mr_peer_check(pair->page, w->rkey, w->raddr + w->off, w->length - w->off, access_needed(w),
 		wire, &addr);
@@ -383,8 +416,7 @@ static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint
 
 static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
 {
-	struct pair *pair = wire->pair;
-	struct vsd_hazard *hazard = wire_hazard_enter(wire, w->rkey);
+	struct vsd_hazard *hazard = wire_hazard_enter(wire, w->rkey, NULL);
 	uint32_t n;
 	int err;
 
@@ -393,9 +425,7 @@ static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct 
 	n = slice(w, budget);
 	err = cma_slice(qp, wire, w, n);
 	wire_hazard_leave(wire, hazard);
-	if (err == -EPERM || err == -ESRCH)
-		__atomic_and_fetch(&pair->engines, ~(uint32_t)VSD__ENGINE_RIGHT__ENGINE_CMA,
-			__ATOMIC_RELAXED);
+	cma_over(wire->pair, err);
 	return err < 0 ? ENGINE_NO : advance(qp, w, n);
 }
 
@@ -412,16 +442,48 @@ static const struct {
 	{ MODE_CMA, cma_usable, cma_run },
 };
 
+enum engine_kind engine_of(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+{
+	enum engine_mode mode = engine_mode();
+
+	if (mode == MODE_AUTO && direct_usable(qp, wire, w))
+		return ENGINE_OTHER;
+	if ((mode == MODE_AUTO || mode == MODE_MAP) && map_usable(qp, wire, w))
+		return map_given(wire->pair, w->rkey) ? ENGINE_MAP : ENGINE_OTHER;
+	if ((mode == MODE_AUTO || mode == MODE_CMA) && cma_usable(qp, wire, w))
+		return ENGINE_CMA;
+	return ENGINE_OTHER;
+}
+
+static bool map_ready(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+{
+	return map_usable(qp, wire, w) && map_given(wire->pair, w->rkey);
+}
+
 /*
- * Whoever posts as deep as the queue is finds earlier WRs in the lane, always: those that came before the grant would
- * keep all that come after it there.
+ * Whoever posts as deep as the queue is finds earlier WRs in the lane, always: those that came before the grant, or the
+ * first of all, would keep all that come after it there.
  */
 bool engine_awaits_turn(struct soft_qp *qp, struct wire *wire, const struct swqe *w)
 {
 	enum engine_mode mode = engine_mode();
 
-	return (mode == MODE_AUTO || mode == MODE_MAP) && map_usable(qp, wire, w) &&
-	       map_given(wire->pair, w->rkey);
+	if ((mode == MODE_AUTO || mode == MODE_MAP) && map_ready(qp, wire, w))
+		return true;
+	if (qp->priv->req.acked)
+		return false;
+	return ((mode == MODE_AUTO || mode == MODE_DIRECT) && direct_usable(qp, wire, w)) ||
+	       ((mode == MODE_AUTO || mode == MODE_CMA) && cma_usable(qp, wire, w));
+}
+
+/* The first message tells the owner that the connection is established: it takes the lane. */
+static enum engine_result engine_first(struct soft_qp *qp, struct wire *wire, const struct swqe *w)
+{
+	enum engine_mode mode = engine_mode();
+
+	if ((mode == MODE_AUTO || mode == MODE_MAP) && map_usable(qp, wire, w) && !map_given(wire->pair, w->rkey))
+		map_ask(wire->pair, w->rkey, wire->local_qpn);
+	return ENGINE_NO;
 }
 
 enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
@@ -430,6 +492,8 @@ enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe
 
 	if (swqe_has_response(w) && !qp->attr.max_rd_atomic)
 		return ENGINE_NO;
+	if (!qp->priv->req.msn)
+		return engine_first(qp, wire, w);
 	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
 		if ((mode != MODE_AUTO && mode != engines[i].mode) || !engines[i].usable(qp, wire, w))
 			continue;

@@ -4,14 +4,18 @@
  * progress thread alone reads and writes the event socket; other threads queue and wake it.
  */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "client/control/control.h"
 #include "client/soft/in_child.h"
 #include "client/soft/map.h"
+#include "client/soft/multicast.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
+#include "client/soft/xrc.h"
 
 #define EARLY_MAX 1024u
 #define SEGMENT_AGAIN_NS (100 * (uint64_t)TICK_NS)
@@ -26,9 +30,14 @@ struct request {
 		Vsd__PeerResolveRequest resolve;
 		Vsd__SegmentGetRequest segment;
 		Vsd__RegionGrantRequest grant;
+		Vsd__McastResolveRequest mcast;
+		Vsd__XrcConnectRequest xrc_connect;
+		Vsd__XrcReportRequest xrc_report;
 		ProtobufCMessage base;
 	};
 	uint8_t dgid[16]; /* of PEER_RESOLVE */
+	uint32_t qpn;	  /* of XRC_CONNECT */
+	struct mcast_name group; /* of MCAST_RESOLVE */
 	struct {
 		uint32_t segment;
 		unsigned side;
@@ -48,6 +57,7 @@ static struct {
 	struct request *asked;	      /* sent, answer awaited; the progress thread's */
 	struct early_wire *early;
 	unsigned n_early;
+	_Atomic bool reading;
 } q = { .lock = PTHREAD_MUTEX_INITIALIZER, .tail = &q.head };
 
 void events_queue_in_child(void)
@@ -57,6 +67,7 @@ void events_queue_in_child(void)
 	q.tail = &q.head;
 	q.early = NULL;
 	q.n_early = 0;
+	atomic_store(&q.reading, false);
 }
 
 static struct request *request_new(uint16_t op)
@@ -113,6 +124,22 @@ void rt_resolve(struct soft_context *ctx, uint32_t qpn, uint32_t peer, uint16_t 
 	request_queue(request);
 }
 
+void rt_mcast_resolve(uint32_t context, const struct mcast_name *name, uint32_t after)
+{
+	struct request *request = request_new(VSD__OP__OP_MCAST_RESOLVE);
+
+	if (!request)
+		return;
+	vsd__mcast_resolve_request__init(&request->mcast);
+	request->group = *name;
+	request->mcast.context = context;
+	request->mcast.gid.data = request->group.gid.raw;
+	request->mcast.gid.len = sizeof(request->group.gid.raw);
+	request->mcast.lid = name->lid;
+	request->mcast.after = after;
+	request_queue(request);
+}
+
 static void segment_ask(uint32_t segment)
 {
 	struct request *request = request_new(VSD__OP__OP_SEGMENT_GET);
@@ -142,9 +169,42 @@ bool events_grant(const struct pair *pair, uint32_t key, uint32_t qpn, uint64_t 
 	return true;
 }
 
+bool events_xrc_connect(const struct soft_qp *qp, uint32_t srqn)
+{
+	struct request *request = request_new(VSD__OP__OP_XRC_CONNECT);
+
+	if (!request)
+		return false;
+	vsd__xrc_connect_request__init(&request->xrc_connect);
+	request->qpn = qp->v.qp.qp_num;
+	request->xrc_connect.context = qp->ctx->id;
+	request->xrc_connect.qp = qp->handle;
+	request->xrc_connect.srqn = srqn;
+	request->xrc_connect.has_resets = true;
+	request->xrc_connect.resets = atomic_load(&qp->resets);
+	request_queue(request);
+	return true;
+}
+
+void events_xrc_report(const struct wire *wire, uint32_t event)
+{
+	struct request *request = request_new(VSD__OP__OP_XRC_REPORT);
+
+	if (!request)
+		return;
+	vsd__xrc_report_request__init(&request->xrc_report);
+	request->xrc_report.segment = wire->pair->segment;
+	request->xrc_report.wire = wire->index;
+	request->xrc_report.generation = wire->gen;
+	request->xrc_report.has_event = event != 0;
+	request->xrc_report.event = event;
+	request_queue(request);
+}
+
 static bool is_answered(const struct request *request)
 {
-	return request->op == VSD__OP__OP_PEER_RESOLVE || request->op == VSD__OP__OP_REGION_GRANT;
+	return request->op == VSD__OP__OP_PEER_RESOLVE || request->op == VSD__OP__OP_REGION_GRANT ||
+	       request->op == VSD__OP__OP_MCAST_RESOLVE || request->op == VSD__OP__OP_XRC_CONNECT;
 }
 
 static void resolve_answered(const struct request *request, struct control_event *in)
@@ -153,7 +213,7 @@ static void resolve_answered(const struct request *request, struct control_event
 
 	/* On success the wire came before, or was there already. */
 	if (in->status || !reply || reply->peer != request->peer)
-		datagram_attached(request->peer, NULL);
+		datagram_refused(request->peer);
 }
 
 static void grant_answered(const struct request *request, struct control_event *in)
@@ -169,6 +229,17 @@ static void answered(const struct request *request, struct control_event *in)
 		resolve_answered(request, in);
 	else if (request->op == VSD__OP__OP_REGION_GRANT)
 		grant_answered(request, in);
+	else if (request->op == VSD__OP__OP_MCAST_RESOLVE)
+		mcast_resolved(&request->group, request->mcast.context, in->status ? NULL : (const void *)in->message);
+	else if (request->op == VSD__OP__OP_XRC_CONNECT)
+		xrc_on_answer(request->qpn, request->xrc_connect.resets);
+}
+
+static void never_answered(const struct request *request, int status)
+{
+	struct control_event never = { .op = request->op, .status = status, .fds = FDLIST_NULL };
+
+	answered(request, &never);
 }
 
 /* The first request that is due; those before it wait for their time. */
@@ -223,10 +294,9 @@ void events_send(void)
 			continue;
 		}
 		if (r < 0) {
-			struct control_event never = { .op = request->op, .status = -r, .fds = FDLIST_NULL };
 			bool entered = rt_enter();
 
-			answered(request, &never);
+			never_answered(request, -r);
 			rt_leave(entered);
 		}
 		free(request);
@@ -323,6 +393,27 @@ static void on_wire_gone(struct control_event *in)
 	wire_gone(wire, event->reason != VSD__GONE_REASON__GONE_CLOSED);
 }
 
+static void on_wire_changed(struct control_event *in)
+{
+	const Vsd__EvWireChanged *event = (const void *)in->message;
+	struct wire *wire = wire_find(event->segment, event->wire, event->generation, event->local_qpn);
+	struct soft_qp *qp = wire ? atomic_load(&wire->qp) : NULL;
+
+	/* One that is not attached yet came with what was true then. */
+	if (qp && qp_is_leg(qp))
+		xrc_leg_changed(qp, event->target);
+}
+
+static void on_xrc_refused(struct control_event *in)
+{
+	xrc_on_refused((const void *)in->message);
+}
+
+static void on_xrc_event(struct control_event *in)
+{
+	xrc_on_event((const void *)in->message);
+}
+
 static void on_peer_gone(struct control_event *in)
 {
 	const Vsd__EvPeerGone *event = (const void *)in->message;
@@ -363,6 +454,8 @@ static const struct {
 	{ CONTROL_SEGMENT, on_segment, true },	   { CONTROL_WIRE, on_wire, true },
 	{ CONTROL_WIRE_GONE, on_wire_gone, true }, { CONTROL_PEER_GONE, on_peer_gone, true },
 	{ CONTROL_ASYNC, on_async, true },	   { CONTROL_ANSWER, on_answer, false },
+	{ CONTROL_WIRE_CHANGED, on_wire_changed, true }, { CONTROL_XRC_REFUSED, on_xrc_refused, true },
+	{ CONTROL_XRC_EVENT, on_xrc_event, true },
 };
 
 bool events_read(void)
@@ -370,13 +463,35 @@ bool events_read(void)
 	struct control_event event;
 	int r;
 
+	atomic_store(&q.reading, true);
 	while ((r = control_event_read(rt.events, &event)) == 1) {
 		for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++)
 			if (handlers[i].kind == event.kind && (event.message || !handlers[i].message))
 				handlers[i].handle(&event);
 		control_event_deinit(&event);
 	}
+	atomic_store(&q.reading, false);
 	return r == 0;
+}
+
+void events_lost(void)
+{
+	while (q.asked) {
+		struct request *request = q.asked;
+
+		q.asked = request->next;
+		never_answered(request, ENOTCONN);
+		free(request);
+	}
+}
+
+/* What was in the socket first is what somebody may have read, and not handled yet. */
+bool events_unread(void)
+{
+	int bytes = 0;
+
+	return (ioctl(__atomic_load_n(&rt.events, __ATOMIC_RELAXED), SIOCINQ, &bytes) == 0 && bytes > 0) ||
+	       atomic_load(&q.reading);
 }
 
 static void requests_free(struct request *request)

@@ -69,12 +69,14 @@ static void forget(void)
 	events_queue_in_child();
 	key_in_child();
 	map_in_child();
+	mcast_in_child();
 	mw_in_child();
 	page_keys_in_child();
 	qp_table_in_child();
 	region_in_child();
 	td_in_child();
 	timer_in_child();
+	xrc_in_child();
 }
 
 static const struct process_hooks fork_hooks = { prepare, parent, child, forget };

@@ -163,3 +163,31 @@ bool grh_reverse(const Vsd__Port *port, const void *header, struct ibv_ah_attr *
 	ah->grh = route;
 	return true;
 }
+
+void grh_destination(uint8_t link_layer, const void *header, union ibv_gid *gid)
+{
+	struct ibv_grh grh;
+	struct ipv4 ipv4;
+
+	memcpy(&grh, header, sizeof(grh));
+	memcpy(&ipv4, (const uint8_t *)header + IPV4_OFFSET, sizeof(ipv4));
+	if (link_layer == IBV_LINK_LAYER_ETHERNET && ipv4.version_size == 0x45 && ipv4_sum(&ipv4) == 0)
+		ipv4_gid(gid, ipv4.to);
+	else
+		*gid = grh.dgid;
+}
+
+bool grh_addresses(const Vsd__Port *port, uint16_t lid, const void *header)
+{
+	union ibv_gid gid;
+
+	if (port->link_layer == IBV_LINK_LAYER_ETHERNET ? !header : lid != port->lid && !(lid == 0 && header))
+		return false;
+	if (!header)
+		return true;
+	grh_destination((uint8_t)port->link_layer, header, &gid);
+	for (size_t i = 0; i < port->n_gids; i++)
+		if (port->gids[i]->raw.len == sizeof(gid) && memcmp(port->gids[i]->raw.data, gid.raw, sizeof(gid)) == 0)
+			return true;
+	return false;
+}

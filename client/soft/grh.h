@@ -28,4 +28,10 @@ uint8_t grh_service_level(const Vsd__Port *port, const struct ibv_ah_attr *ah);
  */
 bool grh_reverse(const Vsd__Port *port, const void *grh, struct ibv_ah_attr *ah);
 
+/* Where a datagram with this header was sent to. @header may be anything. */
+void grh_destination(uint8_t link_layer, const void *header, union ibv_gid *gid);
+
+/* Whether a datagram to @lid with this header, or with none (NULL), is meant for the port. @header may be anything. */
+bool grh_addresses(const Vsd__Port *port, uint16_t lid, const void *header);
+
 #endif

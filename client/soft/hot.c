@@ -5,6 +5,7 @@
  */
 #include "client/soft/hot.h"
 
+#include "client/soft/lane.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
@@ -123,6 +124,21 @@ bool hot_serve(struct hot_set *set)
 			did = true;
 		} else if (++wire->idle > (set->n <= HOT_FEW ? RETIRE_FEW : RETIRE_MANY)) {
 			retire(set, place);
+		}
+	}
+	return did;
+}
+
+bool hot_quick(struct hot_set *set)
+{
+	bool did = false;
+
+	for (unsigned place = 0; place < set->top; place++) {
+		struct wire *wire = hot_at(set, place);
+
+		if (wire && wire_pending(wire) && wire_serve(wire)) {
+			wire->idle = 0;
+			did = true;
 		}
 	}
 	return did;

@@ -31,6 +31,8 @@ void hot_add(struct hot_set *set, struct wire *wire);
 void hot_remove(struct hot_set *set, const struct wire *wire);
 /* Serves those that have something; retires those that had nothing for long. True when something was done. */
 bool hot_serve(struct hot_set *set);
+/* The same, and none retires. */
+bool hot_quick(struct hot_set *set);
 
 static inline struct wire *hot_at(const struct hot_set *set, unsigned place)
 {

@@ -15,6 +15,7 @@ void datagram_in_child(void);
 void events_queue_in_child(void);
 void key_in_child(void);
 void map_in_child(void);
+void mcast_in_child(void);
 void mw_in_child(void);
 void page_keys_in_child(void);
 void qp_table_in_child(void);
@@ -22,5 +23,6 @@ void region_in_child(void);
 void rt_in_child(void);
 void td_in_child(void);
 void timer_in_child(void);
+void xrc_in_child(void);
 
 #endif

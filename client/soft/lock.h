@@ -9,15 +9,16 @@
 #ifndef SOFT_LOCK_H
 #define SOFT_LOCK_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "client/soft/mutex.h"
+
 struct soft_td;
 
 struct soft_lock {
-	pthread_mutex_t mutex;
+	struct soft_mutex mutex;
 	_Atomic(struct soft_td *) td; /* changes only to NULL, by who has parked the domain */
 	bool shared;		      /* td_share.c's */
 };
@@ -25,21 +26,9 @@ struct soft_lock {
 /* @td: NULL for an object that is safe for many threads. */
 static inline void soft_lock_init(struct soft_lock *lock, struct soft_td *td)
 {
-	pthread_mutexattr_t attr;
-
-	pthread_mutexattr_init(&attr);
-#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
-	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-#endif
-	pthread_mutex_init(&lock->mutex, &attr);
-	pthread_mutexattr_destroy(&attr);
+	soft_mutex_init(&lock->mutex);
 	atomic_init(&lock->td, td);
 	lock->shared = false;
-}
-
-static inline void soft_lock_deinit(struct soft_lock *lock)
-{
-	pthread_mutex_destroy(&lock->mutex);
 }
 
 static inline struct soft_td *soft_lock_td(const struct soft_lock *lock)
@@ -50,18 +39,18 @@ static inline struct soft_td *soft_lock_td(const struct soft_lock *lock)
 static inline void soft_lock(struct soft_lock *lock)
 {
 	if (!soft_lock_td(lock))
-		pthread_mutex_lock(&lock->mutex);
+		soft_mutex_lock(&lock->mutex);
 }
 
 static inline bool soft_trylock(struct soft_lock *lock)
 {
-	return soft_lock_td(lock) || pthread_mutex_trylock(&lock->mutex) == 0;
+	return soft_lock_td(lock) || soft_mutex_trylock(&lock->mutex);
 }
 
 static inline void soft_unlock(struct soft_lock *lock)
 {
 	if (!soft_lock_td(lock))
-		pthread_mutex_unlock(&lock->mutex);
+		soft_mutex_unlock(&lock->mutex);
 }
 
 #endif

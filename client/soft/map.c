@@ -36,7 +36,8 @@ struct map_grant {
 	bool passing; /* of a refusal: it may be over soon */
 	bool writable;
 	struct soft_region *region;
-	uint64_t base, size;
+	uint64_t base, size; /* the region: the address of its first byte in work requests to this key, and its bytes */
+	uint64_t iova;	     /* where the key begins */
 	struct map_grant *next;
 	/* dropped: */
 	struct pair *pair; /* whose slots may still use it; NULL: nobody does */
@@ -185,12 +186,55 @@ enum map_result map_find(struct pair *pair, uint32_t rkey, uint64_t addr, uint64
 	uint64_t iova = atomic_load_explicit(&entry_of(pair, rkey)->iova, memory_order_relaxed);
 	uint64_t off = addr - grant->base;
 
-	if (iova != grant->base || addr < grant->base || off > grant->size || length > grant->size - off || n > length)
+	if (iova != grant->iova || off > grant->size || length > grant->size - off || n > length)
 		return MAP_BAD;
 	if (n && grant_populate(grant, off, n, write) < 0)
 		return MAP_BAD;
 	*ptr = grant->region->addr + off;
 	return MAP_FOUND;
+}
+
+/* The generations stand for all that was checked of entry and gate; the grant may be another one since. */
+void *map_again(const struct wire *wire, uint64_t addr, uint64_t n, unsigned access)
+{
+	const struct wire_view *view = &wire->view;
+	const struct vsd_page *page = wire->pair->page;
+	const struct vsd_gate *gate = &page->gates[wire->peer_qpn % VSD_PAGE_GATES];
+	const struct map_grant *grant = atomic_load_explicit(view->place, memory_order_acquire);
+	uint64_t off, from = addr - view->iova;
+
+	if (atomic_load_explicit(&page->keys[slot_of(view->key)].gen, memory_order_acquire) != view->entry ||
+	    atomic_load_explicit(&gate->gen, memory_order_acquire) != view->gate || access & ~view->access || !grant ||
+	    grant->gen != view->entry || grant->key != view->key || grant->state != GRANT_GIVEN)
+		return NULL;
+	off = addr - grant->base;
+	if (from > view->length || n > view->length - from || grant->iova != view->iova || off > grant->size ||
+	    n > grant->size - off || (access != IBV_ACCESS_REMOTE_READ && !grant->writable) ||
+	    !is_present(grant, off / CHUNK) || !is_present(grant, (off + n - 1) / CHUNK))
+		return NULL;
+	return grant->region->addr + off;
+}
+
+void map_remember(struct wire *wire, uint32_t rkey, unsigned access)
+{
+	struct wire_view *view = &wire->view;
+	const struct vsd_key *entry = entry_of(wire->pair, rkey);
+	const struct vsd_gate *gate = &wire->pair->page->gates[wire->peer_qpn % VSD_PAGE_GATES];
+	struct wire_view now = {
+		.key = rkey,
+		.entry = atomic_load_explicit(&entry->gen, memory_order_acquire),
+		.gate = atomic_load_explicit(&gate->gen, memory_order_acquire),
+		.iova = atomic_load_explicit(&entry->iova, memory_order_acquire),
+		.length = atomic_load_explicit(&entry->length, memory_order_acquire),
+		.access = access,
+		.place = &leaf_of(wire->pair, rkey)->grants[slot_of(rkey) % LEAF],
+	};
+
+	if (!now.entry || !now.gate)
+		return; /* closed just now */
+	if (view->key == rkey && view->entry == now.entry && view->gate == now.gate)
+		now.access |= view->access;
+	*view = now;
 }
 
 /* --- changes: lock held ------------------------------------------------------------------------------------------------- */
@@ -342,7 +386,8 @@ static struct map_grant *answer_grant(uint32_t rkey, uint64_t gen, int status, c
 	if (status == 0 && (!reply || !reply->size))
 		status = EPROTO;
 	if (status == 0)
-		status = -region_map_granted(reply->region, fd, reply->iova, reply->size, reply->writable, &region);
+		status = -region_map_granted(reply->region, fd, reply->has_offset ? 0 : reply->iova, reply->size,
+					     reply->writable, &region);
 	else if (fd >= 0)
 		close(fd);
 	grant = grant_new(rkey, gen, status ? GRANT_REFUSED : GRANT_GIVEN, status ? 0 : reply->size);
@@ -357,7 +402,8 @@ static struct map_grant *answer_grant(uint32_t rkey, uint64_t gen, int status, c
 		return grant;
 	}
 	grant->region = region;
-	grant->base = reply->iova;
+	grant->iova = reply->iova;
+	grant->base = reply->iova - (reply->has_offset ? reply->offset : 0);
 	grant->writable = reply->writable && region->writable;
 	control_debug("key 0x%x is region %u, mapped %s", rkey, reply->region, grant->writable ? "for writing" : "read-only");
 	return grant;

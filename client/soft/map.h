@@ -36,6 +36,13 @@ bool map_given(const struct pair *pair, uint32_t rkey);
 enum map_result map_find(struct pair *pair, uint32_t rkey, uint64_t addr, uint64_t length, uint64_t n, bool write,
 			 void **ptr);
 /*
+ * Notes in wire->view that the peer's entry and gate, as they are now, allow @access, and that there is a grant. Inside the
+ * hazard in which mr_peer_check() and map_find() said so.
+ */
+void map_remember(struct wire *wire, uint32_t rkey, unsigned access);
+/* What both would say of [addr, addr+n) of the key of wire->view, inside a hazard that names it. NULL: ask them. */
+void *map_again(const struct wire *wire, uint64_t addr, uint64_t n, unsigned access);
+/*
  * Asks the daemon for the key, in the background; once for each generation. @qpn: our QP that leads there. Outside of a
  * hazard, under any lock.
  */

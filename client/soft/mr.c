@@ -46,6 +46,13 @@ struct key_slot *key_slot_get(uint32_t key)
 	return leaf ? &leaf[(key >> 8) % LEAF] : NULL;
 }
 
+bool key_is_used(uint32_t key)
+{
+	const struct key_slot *slot = key_slot_get(key);
+
+	return slot && atomic_load(&slot->object);
+}
+
 struct key_slot *key_slot_make(uint32_t key)
 {
 	struct key_slot *_Atomic *at = &leaves[key >> (8 + LEAF_SHIFT)];
@@ -214,6 +221,18 @@ int mr_ref_in(struct soft_td *td, uint32_t key, const struct soft_pd *pd, const 
 	if (r < 0)
 		mr_unref(ref);
 	return r;
+}
+
+void *mr_named(const struct key_slot *slot, const struct soft_pd *pd, const struct ibv_sge *sge, unsigned access)
+{
+	uintptr_t object = atomic_load(&slot->object);
+	const struct soft_mr *mr = (const void *)object;
+	void *ptr;
+
+	if (!object || object & 1 || mr->null || mr->access & IBV_ACCESS_ON_DEMAND ||
+	    mr_check(mr, sge->lkey, pd, sge->addr, sge->length, access, false, &ptr) < 0)
+		return NULL;
+	return ptr;
 }
 
 int mr_ref(uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr, uint64_t length,

@@ -15,6 +15,9 @@
 #include "client/soft/dontfork.h"
 #include "client/soft/objects.h"
 
+struct abi_file;
+struct soft_qp;
+
 struct soft_mr {
 	struct ibv_mr mr; /* lkey == rkey == key */
 	struct soft_context *ctx;
@@ -25,7 +28,9 @@ struct soft_mr {
 	unsigned access;
 	bool null;
 	struct soft_region *region; /* the shared region that it is on, mem is within; NULL: none */
+	uint32_t heap;		    /* or the number of the heap region that it is a part of; 0: of none */
 	_Atomic unsigned windows; /* memory windows bound to it */
+	uint32_t place;		  /* in our page, and one more: the daemon looks there; 0: it was told */
 	bool leased;		  /* its key is of the context's lease; a region's own is not */
 	bool imported;		  /* from another process: it is this one's own, and goes with its last pointer */
 	uint32_t imported_as;	  /* the handle that it was imported by */
@@ -35,8 +40,9 @@ struct soft_mr {
 	struct soft_dm *dm;	  /* it is on device memory: */
 	uint32_t dm_handle;
 	uint64_t dm_offset;
-	void *map;		  /* made for it alone, map_size bytes: a memfd of the program's */
+	void *map;		  /* made for it alone, map_size bytes: a memfd of the program's, or imported device memory */
 	size_t map_size;
+	struct abi_file *file;	  /* that memfd, for those who import the region */
 	/*
 	 * Pointers to one MR: the one that registered it, and those that imported it in this process (`of` is the former;
 	 * they have no key of their own). Whichever deregisters it does so for all; each is let go on its own.
@@ -61,21 +67,37 @@ struct soft_mw {
 	uint32_t handle;
 	/* bound: */
 	struct soft_mr *mr;
-	struct soft_qp *qp; /* type 2 */
+	uint32_t key; /* mw.rkey is that of the last bind that was posted, which may not have come to pass */
+	uint64_t qp; /* type 2: the serial number of the QP */
 	uint64_t addr, length;
 	unsigned access;
 	_Atomic unsigned users;
-	struct soft_mw *next;
+	struct soft_mw *next; /* of those with the same hash */
+};
+
+/*
+ * A bind as it waits in a send queue: by keys and numbers, since the window and the region may be gone when it is its turn.
+ */
+struct mw_bind {
+	const struct ibv_context *context; /* of the window, NULL: there is none; compared only */
+	uint32_t window;		   /* index of its key */
+	uint32_t region;		   /* its key; 0: none */
+	uint64_t addr, length;		   /* 0: unbind */
+	unsigned access;
 };
 
 /* Makes the region usable and publishes its entry for initiators. */
 int mr_open(struct soft_mr *mr);
 /* Closes it and waits; -EBUSY: a stopped initiator is inside after 10 s (a log line after 1 s), the region is open again. */
 int mr_close(struct soft_mr *mr);
+/* Whether a region or window has that index, whatever its tag. */
+bool key_is_used(uint32_t key);
 /* The first open region that @match says yes to, with a reference in refs; NULL: none. Looks at every key. */
 struct soft_mr *mr_find(bool (*match)(const struct soft_mr *mr, const void *arg), const void *arg);
 /* Probes [addr, addr+length): 0, -EFAULT, -EACCES. Does not populate. */
 int mr_probe(const void *addr, size_t length, bool write);
+/* The same of whole mappings that exist, page by page of them; -EACCES. */
+int mr_maps_allow(uintptr_t from, uintptr_t to, bool write);
 
 /* What a key gives access to: a region or a bound window. */
 struct key_slot;
@@ -110,10 +132,11 @@ int mr_advise_check(const struct soft_pd *pd, const struct ibv_sge *sge, bool wr
 /* Pages in what mr_advise_check() let pass; @wait: and waits for that. -EFAULT: no memory there. */
 int mr_prefetch(const struct ibv_sge *sge, bool write, bool wait);
 
-/* Windows: bind (length 0: unbind), invalidate by key. */
+/* Windows: bind, invalidate by key. */
 int mw_open(struct soft_mw *mw);
 int mw_close(struct soft_mw *mw);
-int mw_bind(struct soft_mw *mw, struct soft_qp *qp, uint32_t rkey, const struct ibv_mw_bind_info *info);
+struct mw_bind mw_bind_of(struct ibv_mw *mw, const struct ibv_mw_bind_info *info);
+int mw_bind(const struct mw_bind *want, struct soft_qp *qp, uint32_t rkey);
 /* How many windows are bound to @mr, and the keys of the first @n. */
 unsigned mw_bound_to(const struct soft_mr *mr, uint32_t *keys, unsigned n);
 int key_invalidate(uint32_t key, const struct soft_qp *qp, bool remote);

@@ -9,6 +9,7 @@
 
 #include "client/soft/mr.h"
 #include "client/soft/td.h"
+#include "client/soft/wire.h"
 
 /* A key index. It is never freed, so a thread may count itself in before it knows whether the object is still there. */
 struct key_slot {
@@ -28,13 +29,19 @@ struct key_slot *key_slot_make(uint32_t key);
 /* Somebody is in it; after its object was taken out with a full barrier. */
 static inline bool key_slot_used(const struct key_slot *slot)
 {
-	return atomic_load(&slot->users) || td_key_named(slot);
+	return atomic_load(&slot->users) || pair_local_named(slot) || td_key_named(slot);
 }
 
 static inline void key_slot_leave(struct key_slot *slot)
 {
 	atomic_fetch_sub_explicit(&slot->users, 1, memory_order_release);
 }
+
+/*
+ * The bytes that @sge names of the region in @slot, with @access to them, inside a hazard that names the slot. NULL: of no
+ * region that simply is there, or none for this.
+ */
+void *mr_named(const struct key_slot *slot, const struct soft_pd *pd, const struct ibv_sge *sge, unsigned access);
 
 /* Waits until nobody of ours is in the slot and no peer's hazard names @key (0: do not ask). -EBUSY after 10 s, which
  * tests shorten. */

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <sched.h>
+#include <string.h>
 
 #include "client/soft/in_child.h"
 #include "client/soft/mr_private.h"
@@ -16,11 +17,16 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
 	 IBV_ACCESS_ZERO_BASED)
 
+#define WINDOWS 256 /* hash of open windows, by the index of their keys */
+
+static struct soft_mw *windows[WINDOWS]; /* under bind_lock */
+
 /* Guards the binding of every window against another bind or invalidate; lookups go by the slots. */
 static pthread_mutex_t bind_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void mw_in_child(void)
 {
+	memset(windows, 0, sizeof(windows));
 	pthread_mutex_init(&bind_lock, NULL);
 }
 
@@ -30,12 +36,31 @@ static uintptr_t object_of(struct soft_mw *mw)
 	return (uintptr_t)mw | 1;
 }
 
+/* Where the window with that index is named, or the end of the list. bind_lock held. */
+static struct soft_mw **window_at(uint32_t index)
+{
+	struct soft_mw **at = &windows[index % WINDOWS];
+
+	while (*at && (*at)->mw.rkey >> 8 != index)
+		at = &(*at)->next;
+	return at;
+}
+
 int mw_open(struct soft_mw *mw)
 {
+	struct soft_mw **at;
+
 	mw->mr = NULL;
-	mw->qp = NULL;
+	mw->qp = 0;
 	/* The slot is made now, so that binding cannot fail for memory; its object comes with the bind. */
-	return key_slot_make(mw->mw.rkey) ? 0 : -ENOMEM;
+	if (!key_slot_make(mw->mw.rkey))
+		return -ENOMEM;
+	pthread_mutex_lock(&bind_lock);
+	at = &windows[(mw->mw.rkey >> 8) % WINDOWS];
+	mw->next = *at;
+	*at = mw;
+	pthread_mutex_unlock(&bind_lock);
+	return 0;
 }
 
 /* Nobody is inside any more: the region is let go. bind_lock held. */
@@ -44,7 +69,7 @@ static void unbound(struct soft_mw *mw)
 	struct soft_mr *mr = mw->mr;
 
 	mw->mr = NULL;
-	mw->qp = NULL;
+	mw->qp = 0;
 	/* First: without windows it may be deregistered, and freed. */
 	if (atomic_load(&mr->windows) == 1)
 		page_key_open(mr);
@@ -79,12 +104,14 @@ int mw_close(struct soft_mw *mw)
 		unbound(mw);
 	else if (mw->mr)
 		atomic_store(&slot->object, object_of(mw));
+	if (r == 0)
+		*window_at(mw->mw.rkey >> 8) = mw->next; /* binds that wait find it no more */
 	pthread_mutex_unlock(&bind_lock);
 	return r;
 }
 
 /* Whether the region may carry such a window. */
-static int bind_check(const struct soft_mw *mw, const struct ibv_mw_bind_info *info, const struct soft_mr *mr)
+static int bind_check(const struct soft_mw *mw, const struct mw_bind *want, const struct soft_mr *mr)
 {
 	uint64_t start = mr->iova;
 
@@ -92,58 +119,77 @@ static int bind_check(const struct soft_mw *mw, const struct ibv_mw_bind_info *i
 		return -EINVAL;
 	if (!(mr->access & IBV_ACCESS_MW_BIND))
 		return -EACCES;
-	if (info->mw_access_flags & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+	if (want->access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
 	    !(mr->access & IBV_ACCESS_LOCAL_WRITE))
 		return -EACCES;
-	if (info->addr < start || info->addr - start > mr->mr.length ||
-	    info->length > mr->mr.length - (info->addr - start))
+	if (want->addr < start || want->addr - start > mr->mr.length ||
+	    want->length > mr->mr.length - (want->addr - start))
 		return -ERANGE;
 	return 0;
 }
 
-static int bind(struct soft_mw *mw, struct soft_qp *qp, uint32_t rkey, const struct ibv_mw_bind_info *info)
+static int bind(struct soft_mw *mw, struct soft_qp *qp, uint32_t rkey, const struct mw_bind *want)
 {
-	struct soft_mr *mr = soft_mr_of(info->mr);
-	struct key_slot *mr_slot = key_slot_get(mr->key);
+	struct key_slot *mr_slot = key_slot_get(want->region);
 	int r = -EINVAL;
 
 	if (!mr_slot)
 		return r;
 	atomic_fetch_add(&mr_slot->users, 1);
-	if (atomic_load(&mr_slot->object) == (uintptr_t)mr)
-		r = bind_check(mw, info, mr);
+
+	uintptr_t object = atomic_load(&mr_slot->object);
+	struct soft_mr *mr = object & 1 ? NULL : (struct soft_mr *)object;
+
+	if (mr && mr->key == want->region)
+		r = bind_check(mw, want, mr);
 	if (r == 0) {
 		unbind(mw); /* a window of type 1 is bound anew */
 		atomic_fetch_add(&mr->windows, 1);
 		page_key_close(mr->key);
 		mw->mr = mr;
-		mw->qp = mw->mw.type == IBV_MW_TYPE_2 ? qp : NULL;
-		mw->addr = info->addr;
-		mw->length = info->length;
-		mw->access = info->mw_access_flags;
-		mw->mw.rkey = rkey;
+		mw->qp = mw->mw.type == IBV_MW_TYPE_2 ? qp->serial : 0;
+		mw->addr = want->addr;
+		mw->length = want->length;
+		mw->access = want->access;
+		mw->key = rkey;
+		if (mw->mw.type == IBV_MW_TYPE_2)
+			mw->mw.rkey = rkey;
 		atomic_store(&key_slot_get(rkey)->object, object_of(mw));
 	}
 	key_slot_leave(mr_slot);
 	return r;
 }
 
-int mw_bind(struct soft_mw *mw, struct soft_qp *qp, uint32_t rkey, const struct ibv_mw_bind_info *info)
+struct mw_bind mw_bind_of(struct ibv_mw *mw, const struct ibv_mw_bind_info *info)
 {
-	bool unbinds = info->length == 0;
+	return (struct mw_bind){
+		.context = mw ? mw->context : NULL,
+		.window = mw ? mw->rkey >> 8 : 0,
+		.region = info->mr ? soft_mr_of(info->mr)->key : 0,
+		.addr = info->addr,
+		.length = info->length,
+		.access = info->mw_access_flags,
+	};
+}
+
+int mw_bind(const struct mw_bind *want, struct soft_qp *qp, uint32_t rkey)
+{
+	bool unbinds = want->length == 0;
+	struct soft_mw *mw;
 	int r = 0;
 
-	if (info->mw_access_flags & ~(unsigned)MW_ACCESS || rkey >> 8 != mw->mw.rkey >> 8 ||
-	    !soft_pd_same(qp->pd, mw->pd) || (!unbinds && !info->mr))
+	if (want->access & ~(unsigned)MW_ACCESS || rkey >> 8 != want->window || (!unbinds && !want->region))
 		return -EINVAL;
 	pthread_mutex_lock(&bind_lock);
-	if (mw->mw.type == IBV_MW_TYPE_2 && (mw->mr || unbinds)) {
+	mw = *window_at(want->window);
+	if (!mw || !soft_pd_same(qp->pd, mw->pd)) {
+		r = -EINVAL;
+	} else if (mw->mw.type == IBV_MW_TYPE_2 && (mw->mr || unbinds)) {
 		r = -EINVAL; /* it has to be invalidated first */
 	} else if (unbinds) {
 		unbind(mw);
-		mw->mw.rkey = rkey;
 	} else {
-		r = bind(mw, qp, rkey, info);
+		r = bind(mw, qp, rkey, want);
 	}
 	pthread_mutex_unlock(&bind_lock);
 	return r;
@@ -155,7 +201,7 @@ int mw_check(struct soft_mw *mw, uint32_t key, const struct soft_pd *pd, const s
 	struct soft_mr *mr = mw->mr;
 	uint64_t start = mw->access & IBV_ACCESS_ZERO_BASED ? 0 : mw->addr;
 
-	if (mw->mw.rkey != key || !soft_pd_same(mw->pd, pd) || (mw->mw.type == IBV_MW_TYPE_2 && mw->qp != qp))
+	if (mw->key != key || !soft_pd_same(mw->pd, pd) || (mw->mw.type == IBV_MW_TYPE_2 && mw->qp != qp->serial))
 		return -EINVAL;
 	if ((mw->access & access) != access)
 		return -EACCES;
@@ -178,7 +224,7 @@ int key_invalidate(uint32_t key, const struct soft_qp *qp, bool remote)
 	struct soft_mw *mw = object & 1 ? (void *)(object - 1) : NULL;
 
 	/* Regions are not invalidated from user space, and windows of type 1 only by a bind. */
-	if (mw && mw->mw.type == IBV_MW_TYPE_2 && mw->mw.rkey == key && mw->qp == qp) {
+	if (mw && mw->mw.type == IBV_MW_TYPE_2 && mw->key == key && mw->qp == qp->serial) {
 		unbind(mw);
 		r = 0;
 	}
@@ -204,7 +250,7 @@ unsigned mw_bound_to(const struct soft_mr *mr, uint32_t *keys, unsigned n)
 		struct soft_mw *mw = object & 1 ? (void *)(object - 1) : NULL;
 
 		if (mw && mw->mr == mr && found++ < n)
-			keys[found - 1] = mw->mw.rkey;
+			keys[found - 1] = mw->key;
 	}
 	pthread_mutex_unlock(&bind_lock);
 	return found;

@@ -20,6 +20,7 @@ struct soft_context {
 	uint64_t epoch;		/* of the process that opened it */
 	uint32_t id;		/* the daemon's number for it in this session */
 	struct lease *qpns, *keys;
+	struct mr_places *places;
 	Vsd__Device *info;	/* the device as the daemon described it */
 	int capability;		/* the memfd that is ctx->cmd_fd */
 	struct soft_async async;

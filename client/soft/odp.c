@@ -59,6 +59,14 @@ int mr_advise_check(const struct soft_pd *pd, const struct ibv_sge *sge, bool wr
 	return r;
 }
 
+/* The kernel does not say which page it was that it could not have: all of them are asked for. */
+static int all_allow(uintptr_t from, uintptr_t to, bool write)
+{
+	int r = mr_probe((void *)from, to - from, write);
+
+	return r < 0 || mr_maps_allow(from, to, write) < 0 ? -EFAULT : 0;
+}
+
 static int page_in(uintptr_t from, uintptr_t to, bool write, bool wait)
 {
 	int advice = !wait ? MADV_WILLNEED : write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
@@ -69,7 +77,7 @@ static int page_in(uintptr_t from, uintptr_t to, bool write, bool wait)
 		if (errno == ENOMEM || errno == EFAULT)
 			return -EFAULT;
 		/* An older kernel, or memory that is no file's and no anonymous one: it is there, or will be. */
-		return wait && errno == EINVAL ? mr_probe((void *)from, to - from, write) : 0;
+		return wait && errno == EINVAL ? all_allow(from, to, write) : 0;
 	}
 	return 0;
 }

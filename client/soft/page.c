@@ -50,7 +50,7 @@ static void key_store(struct vsd_key *entry, const struct soft_mr *mr)
 	atomic_store_explicit(&entry->iova, mr->iova, memory_order_relaxed);
 	atomic_store_explicit(&entry->access, mr->access, memory_order_relaxed);
 	atomic_store_explicit(&entry->pd, mr->pd->base->number, memory_order_relaxed);
-	atomic_store_explicit(&entry->region, mr->region ? mr->region->number : 0, memory_order_relaxed);
+	atomic_store_explicit(&entry->region, mr->region ? mr->region->number : mr->heap, memory_order_relaxed);
 	atomic_store_explicit(&entry->gen, ++last_gen, memory_order_release);
 }
 

@@ -17,6 +17,7 @@
 #include "client/soft/map.h"
 #include "client/soft/dontfork.h"
 #include "client/soft/qp.h"
+#include "client/soft/pidfd.h"
 #include "client/soft/rt_private.h"
 
 #define OWNER_DIED 0x40000000u /* FUTEX_OWNER_DIED */
@@ -104,32 +105,13 @@ void pair_loop_deinit(void)
 
 /* --- peers ----------------------------------------------------------------------------------------------------------- */
 
-/* The peer's pid as this process sees it: from its own /proc, never from a message. 0: not visible, or gone. */
-static pid_t pid_of(int pidfd)
-{
-	char path[64], line[128];
-	int pid = 0;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-
-	FILE *file = fopen(path, "re");
-
-	if (!file)
-		return 0;
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "Pid: %d", &pid) == 1)
-			break;
-	fclose(file);
-	return pid > 0 ? pid : 0;
-}
-
 static void pair_free(struct pair *pair)
 {
 	map_free(pair);
 	if (pair->mem)
 		dontfork_munmap(pair->mem, pair->priv->size);
 	if (pair->page)
-		dontfork_munmap((void *)(uintptr_t)pair->page, VSD_PAGE_SIZE);
+		dontfork_munmap((void *)(uintptr_t)pair->page, VSD_PAGE_PEER_SIZE);
 	/* Not close(): that is a cancellation point, and a poller comes here with locks. */
 	if (pair->pidfd >= 0)
 		syscall(SYS_close, pair->pidfd);
@@ -157,7 +139,7 @@ static int pair_map(struct pair *pair, const Vsd__EvSegment *event, int mem, int
 	int r = fd_size_at_least(mem, event->size);
 
 	if (r == 0)
-		r = fd_size_at_least(page, VSD_PAGE_SIZE);
+		r = fd_size_at_least(page, VSD_PAGE_PEER_SIZE);
 	if (r < 0)
 		return r;
 	pair->mem = rt_map(mem, event->size, true);
@@ -167,7 +149,7 @@ static int pair_map(struct pair *pair, const Vsd__EvSegment *event, int mem, int
 	r = rt_populate(pair->mem, offsetof(struct vsd_segment, pools));
 	if (r < 0)
 		return r;
-	pair->page = rt_map(page, VSD_PAGE_SIZE, false);
+	pair->page = rt_map(page, VSD_PAGE_PEER_SIZE, false);
 	return pair->page ? 0 : -errno;
 }
 
@@ -192,6 +174,11 @@ static struct pair *pair_new(const Vsd__EvSegment *event, int pidfd, int kick)
 	return pair;
 }
 
+bool pair_is_kin(const struct pair *pair)
+{
+	return pair->priv->granted & VSD__ENGINE_RIGHT__ENGINE_MAP;
+}
+
 int pair_add(const Vsd__EvSegment *event, int mem, int pidfd, int kick, int page)
 {
 	struct pair *pair = pair_new(event, pidfd, kick);
@@ -205,8 +192,9 @@ int pair_add(const Vsd__EvSegment *event, int mem, int pidfd, int kick, int page
 		r = -EEXIST;
 	if (r == 0) {
 		struct epoll_event watch = { .events = EPOLLIN, .data.ptr = pair };
+		pid_t pid = pidfd_pid(pair->pidfd);
 
-		pair->pid = pid_of(pair->pidfd);
+		pair->pid = pid > 0 ? pid : 0;
 		if (epoll_ctl(rt.epoll, EPOLL_CTL_ADD, pair->pidfd, &watch) < 0)
 			r = -errno;
 	}
@@ -256,6 +244,13 @@ void pair_look_alive(void)
 		if (pair->priv->attached && !pair->priv->gone &&
 		    atomic_load_explicit(&pair->page->alive, memory_order_relaxed) & OWNER_DIED)
 			pair_died(pair);
+}
+
+bool pair_is_alive(const struct pair *pair)
+{
+	uint32_t alive = atomic_load_explicit(&pair->page->alive, memory_order_acquire);
+
+	return alive && !(alive & OWNER_DIED) && !atomic_load_explicit(&pair->dead, memory_order_relaxed);
 }
 
 static void remove_where(bool all)

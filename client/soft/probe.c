@@ -12,7 +12,7 @@
 #include "client/soft/mr.h"
 
 /* What the kernel does not say plainly (special mappings, an older kernel) its list of mappings does. */
-static int maps_allow(uintptr_t from, uintptr_t to, bool write)
+int mr_maps_allow(uintptr_t from, uintptr_t to, bool write)
 {
 	FILE *file = fopen("/proc/self/maps", "re");
 	char line[512];
@@ -39,7 +39,7 @@ static int page_allows(uintptr_t page, size_t size, bool write)
 		if (errno == EINTR || errno == EAGAIN)
 			continue;
 		if (errno == EINVAL)
-			return maps_allow(page, page + size, write);
+			return mr_maps_allow(page, page + size, write);
 		return errno == ENOMEM || errno == EFAULT ? -EFAULT : 0;
 	}
 	return 0;

@@ -5,6 +5,7 @@
  */
 #include <sched.h>
 
+#include "client/soft/lane.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 #include "client/soft/td.h"
@@ -504,16 +505,27 @@ bool progress_round(enum td_look look, bool clock)
 	return did;
 }
 
-static bool round_locked(enum td_look look)
+/* Nobody queued anything, nor did the last round leave something. */
+static bool is_quiet(void)
 {
-	bool did, left, yield;
+	return !rt.leftover && !atomic_load_explicit(&rt.loop_any, memory_order_relaxed) &&
+	       !atomic_load_explicit(&rt.run_any, memory_order_relaxed);
+}
 
-	if (!atomic_load_explicit(&rt.running, memory_order_relaxed) ||
-	    atomic_load_explicit(&rt.waiters, memory_order_relaxed) || !rt_try_enter())
-		return false;
+bool progress_poll(void)
+{
 	rt.rounds += 1;
-	did = progress_round(look, rt.rounds % CLOCK_ROUNDS == 0);
-	left = rt.leftover || atomic_load_explicit(&rt.run_any, memory_order_relaxed);
+	/* Most polls look at the wires that were used last and at nothing else. */
+	if (rt.rounds % FULL_ROUNDS && is_quiet())
+		return hot_quick(&rt.hot);
+	return progress_round(TD_POLL, rt.rounds % CLOCK_ROUNDS == 0);
+}
+
+void progress_end(bool did)
+{
+	bool left = rt.leftover || atomic_load_explicit(&rt.run_any, memory_order_relaxed);
+	bool yield;
+
 	rt.idle_rounds = did ? 0 : rt.idle_rounds + 1;
 	yield = rt.idle_rounds == YIELD_ROUNDS;
 	if (yield)
@@ -525,17 +537,29 @@ static bool round_locked(enum td_look look)
 	/* This thread may not come back. */
 	if (left)
 		sleep_wake_if_asleep();
-	return did;
 }
 
 bool rt_progress(void)
 {
-	return round_locked(TD_POLL);
+	bool did;
+
+	if (!progress_begin())
+		return false;
+	did = progress_poll();
+	progress_end(did);
+	return did;
 }
 
 bool rt_work(void)
 {
-	return round_locked(TD_WORK);
+	bool did;
+
+	if (!progress_begin())
+		return false;
+	rt.rounds += 1;
+	did = progress_round(TD_WORK, rt.rounds % CLOCK_ROUNDS == 0);
+	progress_end(did);
+	return did;
 }
 
 bool progress_sweep(void)

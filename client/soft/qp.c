@@ -11,6 +11,7 @@
 
 #include "client/soft/qp_private.h"
 #include "client/soft/rt_private.h"
+#include "client/soft/xrc.h"
 
 static uint32_t round_up(uint32_t n)
 {
@@ -35,10 +36,13 @@ static size_t inline_stride(const struct ibv_qp_cap *cap)
 static struct layout qp_layout(const struct soft_qp *qp)
 {
 	const struct ibv_qp_cap *cap = &qp->init.cap;
-	struct layout l = { .sq = round_up(cap->max_send_wr) };
+	bool tags = qp->srq && qp->srq->tags;
+	struct layout l = { .sq = round_up(cap->max_send_wr + (tags ? TAG_WRS : 0)) };
 
 	l.rq = qp->srq ? 0 : round_up(cap->max_recv_wr);
 	l.recv_sge = qp->srq ? qp->srq->max_sge : cap->max_recv_sge;
+	if (tags && l.recv_sge < TAG_SGES)
+		l.recv_sge = TAG_SGES;
 	l.send_sge = l.sq * sizeof(struct swqe) + l.rq * sizeof(struct soft_rwqe);
 	l.rq_sge = l.send_sge + (size_t)l.sq * cap->max_send_sge * sizeof(struct ibv_sge);
 	/* one more receive's worth of SGEs: of the receive that the message in progress took */
@@ -79,6 +83,7 @@ static void timer_fired(struct soft_timer *timer)
 
 int soft_qp_init(struct soft_qp *qp)
 {
+	static _Atomic uint64_t serials;
 	struct ibv_qp_cap *cap = &qp->init.cap;
 
 	if (cap->max_send_wr && !cap->max_send_sge)
@@ -93,11 +98,19 @@ int soft_qp_init(struct soft_qp *qp)
 
 	if (!priv)
 		return -ENOMEM;
+	if (qp->srq && qp->srq->tags)
+		priv->req.fetches = calloc(TAG_FETCHES, sizeof(*priv->req.fetches));
 	priv->block = buf_alloc(qp->pd, l.size, BUF_QP);
-	if (!priv->block) {
+	if (!priv->block || (qp->srq && qp->srq->tags && !priv->req.fetches)) {
+		buf_free(qp->pd, priv->block, BUF_QP);
+		free(priv->req.fetches);
 		free(priv);
 		return -ENOMEM;
 	}
+	qp->serial = atomic_fetch_add(&serials, 1) + 1;
+	qp->xrc = qp->init.qp_type == IBV_QPT_XRC_SEND || qp->init.qp_type == IBV_QPT_XRC_RECV;
+	qp->reliable = qp->init.qp_type == IBV_QPT_RC || qp->xrc;
+	priv->plain = qp->init.qp_type == IBV_QPT_RC;
 	priv->qp = qp;
 	priv->event = -1;
 	priv->timer.fire = timer_fired;
@@ -123,9 +136,8 @@ void soft_qp_deinit(struct soft_qp *qp)
 		return;
 	if (qp_td(qp))
 		rt_forget_qp(qp); /* it may never have been started */
-	soft_lock_deinit(&qp->rq_lock);
-	soft_lock_deinit(&qp->sq_lock);
 	buf_free(qp->pd, qp->priv->block, BUF_QP);
+	free(qp->priv->req.fetches);
 	free(qp->priv);
 	qp->priv = NULL;
 }
@@ -149,14 +161,14 @@ enum soft_held qp_hold(struct soft_qp *qp)
 	enum soft_held held = soft_hold(&qp->sq_lock);
 
 	if (held == HELD_MUTEX)
-		pthread_mutex_lock(&qp->rq_lock.mutex);
+		soft_mutex_lock(&qp->rq_lock.mutex);
 	return held;
 }
 
 void qp_release(struct soft_qp *qp, enum soft_held held)
 {
 	if (held == HELD_MUTEX)
-		pthread_mutex_unlock(&qp->rq_lock.mutex);
+		soft_mutex_unlock(&qp->rq_lock.mutex);
 	soft_release(&qp->sq_lock, held);
 }
 
@@ -197,6 +209,8 @@ int soft_qp_stop(struct soft_qp *qp)
 		if (wire)
 			wire_close(wire);
 		qp_set_wire(qp, NULL);
+		if (qp->xrc)
+			xrc_drop_parked(qp);
 	}
 	qp_release(qp, held);
 	if (err < 0)
@@ -208,6 +222,8 @@ int soft_qp_stop(struct soft_qp *qp)
 		soft_cq_purge(qp->send_cq, qp);
 	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
 		soft_cq_purge(qp->recv_cq, qp);
+	if (qp->srq && qp->srq->tags)
+		soft_cq_purge(qp->srq->tags->cq, qp);
 	return 0;
 }
 
@@ -267,36 +283,56 @@ static bool wants_wire(const struct soft_qp *qp, int state, const struct wire *w
 	}
 }
 
+/* What the peer sent, and acknowledged, before it went: a lane full of it at most. */
+static void drain(struct soft_qp *qp, const struct wire *wire)
+{
+	for (uint32_t i = 0; qp_turn(qp) && i < wire->req_in.n + wire->resp_in.n;)
+		i++;
+}
+
+/* Message numbers start again, and what the old wire did not acknowledge is sent again. */
+static void take_wire(struct soft_qp *qp, struct wire *wire)
+{
+	struct requester *req = &qp->priv->req;
+
+	requester_back(qp, req->una, 0);
+	req->acked = 0;
+	req->recvs_seen = 0;
+	req->restart = req->resp_dirty = req->notify = req->known = false;
+	req->rnr_at = 0;
+	responder_reset(qp);
+	wire->qp = qp;
+	qp_set_wire(qp, wire);
+	qp_open_gate(qp);
+}
+
 /*
- * A wire that is there already is an old one: the peer was reset and came back, or this QP was. Message numbers start
- * again, and what the old wire did not acknowledge is sent again.
+ * A wire that is there already is an old one: the peer was reset and came back. What came by it is served before it goes.
+ * But one end does for both of a QP that is connected to itself, and what is in that wire is not lost for another.
  */
 bool qp_wire_attached(struct soft_qp *qp, struct wire *wire)
 {
-	struct requester *req = &qp->priv->req;
+	if (qp->xrc && !qp_is_leg(qp))
+		return xrc_wire_attached(qp, wire);
+
 	enum soft_held held = qp_hold(qp);
 	struct wire *old = atomic_load(&qp->wire);
 	bool wanted = !qp->priv->stopped && wants_wire(qp, qp_state(qp), wire);
 
-	if (wanted && wire->local_qpn == wire->peer_qpn) {
-		wanted = !old || wire_id(old) != wire_id(wire); /* one end does for both */
-		if (wanted)
-			wire_fold(wire);
+	if (wanted && old && wire_is_folded(old)) {
+		wanted = false;
+	} else if (wanted && old) {
+		drain(qp, old);
+		wanted = wants_wire(qp, qp_state(qp), wire);
 	}
+	if (wanted && wire->local_qpn == wire->peer_qpn)
+		wire_fold(wire);
 	if (wanted && qp_td(qp))
 		wanted = td_wire_room(qp_td(qp), wire);
 	if (wanted) {
 		if (old)
 			wire_close(old);
-		requester_back(qp, req->una, 0);
-		req->acked = 0;
-		req->recvs_seen = 0;
-		req->restart = req->resp_dirty = req->notify = false;
-		req->rnr_at = 0;
-		responder_reset(qp);
-		wire->qp = qp;
-		qp_set_wire(qp, wire);
-		qp_open_gate(qp);
+		take_wire(qp, wire);
 	}
 	qp_release(qp, held);
 	if (!wanted)
@@ -330,15 +366,22 @@ static void peer_died(struct soft_qp *qp, const struct wire *wire)
  */
 void qp_wire_gone(struct soft_qp *qp, struct wire *wire, bool dead)
 {
+	if (qp->xrc) {
+		xrc_wire_gone(qp, wire, dead);
+		return;
+	}
+
 	enum soft_held held = qp_hold(qp);
 
 	if (atomic_load(&qp->wire) == wire && !qp->priv->stopped) {
 		wire_look(wire);
 		__atomic_store_n(&wire->peer_closed, true, __ATOMIC_RELAXED);
-		for (uint32_t i = 0; qp_turn(qp) && dead && i < wire->req_in.n + wire->resp_in.n;)
-			i++;
-		if (dead)
+		if (dead) {
+			drain(qp, wire);
 			peer_died(qp, wire);
+		} else {
+			qp_turn(qp);
+		}
 	}
 	qp_release(qp, held);
 }

@@ -18,6 +18,7 @@
 #include "client/soft/wire.h"
 
 struct soft_srq;
+struct soft_xrcd;
 
 /* The part of a QP that rt.c, pair.c and the ABI face use; the rest is in qp_private.h. */
 struct soft_qp {
@@ -31,7 +32,10 @@ struct soft_qp {
 	struct soft_pd *pd;
 	struct soft_cq *send_cq, *recv_cq;
 	struct soft_srq *srq;
+	uint64_t serial; /* of no other QP of this process, ever */
+	struct soft_xrcd *xrcd; /* of an XRC receive QP */
 	uint32_t handle; /* the daemon's */
+	bool reliable, xrc; /* of its type */
 	struct ibv_qp_init_attr_ex init;
 	struct ibv_qp_attr attr; /* as last modified; qp_state is the truth under both locks */
 	_Atomic int state;	 /* enum ibv_qp_state */
@@ -97,13 +101,14 @@ void qp_wire_gone(struct soft_qp *qp, struct wire *wire, bool dead);
 
 /* --- datagrams (datagram.c) ---------------------------------------------------------------------------------------- */
 bool datagram_service(struct wire *wire);
-/* A DGRAM wire to @peer is there (wire->owner is set), or resolving failed (wire NULL), or it is gone. */
+/* A DGRAM wire to @peer is there (wire->owner is set), or the daemon would not make one, or it is gone. */
 void datagram_attached(uint32_t peer, struct wire *wire);
+void datagram_refused(uint32_t peer);
 void datagram_gone(struct wire *wire);
 /* The runtime stops: no QP is left; lets all datagram wires go. */
 void datagram_stop(void);
 /* Implemented by rt.c: asks the daemon for a datagram wire to the owner of @qpn. Any thread; answered by
- * datagram_attached(). */
+ * datagram_attached() or datagram_refused(). */
 void rt_resolve(struct soft_context *ctx, uint32_t qpn, uint32_t peer, uint16_t dlid, const union ibv_gid *dgid);
 
 #endif

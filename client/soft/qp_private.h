@@ -15,6 +15,7 @@
 #include "client/soft/mr.h"
 #include "client/soft/qp.h"
 #include "client/soft/srq.h"
+#include "client/soft/tag.h"
 #include "client/soft/td.h"
 
 #define QP_SLICE	(256u << 10) /* bytes that one turn copies in one direction */
@@ -24,7 +25,7 @@
 #define QP_GRH		40u
 #define QP_FLUSH_NS	1000000ull   /* between two looks at initiators that must leave first */
 #define QP_BUSY_NS	10000000000ull /* how long a verb waits for them */
-#define QP_LOST_NS	100000000ull /* a datagram, or a UC message whose wire closed, is dropped after this */
+#define QP_LOST_NS	100000000ull /* a UC message whose wire closed is dropped after this; a group asked for again */
 #define QP_LINK_NS	1000000000ull /* a wire that both ends wait for is there after this */
 #define QP_PARTED_NS	500000000ull /* a request to a peer that closed and then ended fails after this at the latest */
 
@@ -49,16 +50,15 @@ struct swqe {
 	uint8_t state;
 	uint8_t flags; /* enum ibv_send_flags */
 	uint8_t status; /* enum ibv_wc_status */
+	uint8_t internal; /* enum tag_wr */
 	bool lane_only; /* an engine failed: the owner's verdict counts */
 	union {
 		struct {
 			struct ibv_ah_attr ah;
 			uint32_t qpn, qkey;
 		} ud;
-		struct {
-			struct ibv_mw *mw;
-			struct ibv_mw_bind_info info;
-		} bind;
+		struct mw_bind bind;
+		uint32_t srqn; /* XRC */
 	};
 	struct ibv_sge *sge;
 	uint8_t *data; /* of inline WRs */
@@ -81,12 +81,22 @@ struct requester {
 	uint64_t msn, acked; /* next message number of the wire; messages acknowledged */
 	unsigned rd_out;     /* READs and atomics that wait for their response */
 	bool restart;	     /* the next descriptor carries VSD_F_RESTART */
+	bool known;	     /* the peer was there on this wire, or was waited for long enough */
 	bool resp_dirty;     /* responses consumed since the last wire_resp_ack() */
 	bool notify;	     /* descriptors put since the last wire_notify() */
 	unsigned rnr_left;
 	uint32_t recvs_seen;
 	uint64_t rnr_at, retry_at, lost_at; /* deadlines, 0: none */
 	bool drained; /* SQD: the event was raised */
+	/* xrc_send.c */
+	struct xrc_parked *parked;
+	uint64_t aimed; /* 1 << 32 | number of the SRQ that the peer was told of; 0: none */
+	uint64_t asked; /* the same of the SRQ that a wire was asked for to */
+	unsigned unanswered; /* the daemon has not said yet what became of it: nobody is late */
+	unsigned lost;	/* wires */
+	/* tag.c: WRs that are not the program's, put into the ring and completed; what they use */
+	uint64_t internals, internals_done;
+	struct tag_fetch *fetches;
 	/* wr_ex.c: the batch being built */
 	uint64_t ex_start, ex_head;
 	int ex_error;
@@ -121,6 +131,7 @@ struct responder {
 	bool has_recv;
 	struct soft_rwqe recv;
 	struct ibv_sge *recv_sge;
+	struct tag_match tag;
 	struct read_stream stream;
 	/* RNR: everything is dropped until VSD_F_RESTART with `msn` */
 	bool rnr, rnr_owed;
@@ -131,6 +142,7 @@ struct responder {
 	bool nak_owed;
 	uint8_t nak_status;
 	bool comm_est;
+	uint32_t aim, aimed; /* xrc.c: the SRQ that the next message is for; that of the last one */
 };
 
 /* Why a QP goes to the error state. */
@@ -139,14 +151,16 @@ enum qp_failure {
 	QP_FAIL_SEND, /* the WR at una failed: RC to ERR, UC and UD to SQE */
 	QP_FAIL_RECV, /* the responder found an error; `event` says which */
 	QP_FAIL_WIRE, /* nonsense in the wire, or the peer's process is dead */
+	QP_FAIL_CQ,   /* a completion is lost: its CQ is in error */
 };
 
-struct datagram_peer;
+struct xrc_parked;
 
 struct qp_private {
 	struct soft_qp *qp;
 	struct requester req;
 	struct responder resp;
+	bool plain;		 /* RC, and nothing else: what quick.c knows */
 	enum qp_failure failure; /* noted under one lock, carried out by qp_settle() */
 	int event;		 /* enum ibv_event_type to be raised with it, -1: none */
 	bool stopped;		 /* destroyed: turns do nothing */
@@ -158,8 +172,9 @@ struct qp_private {
 	_Atomic uint64_t wire_id; /* which wire it has, for them; 0: none */
 	struct soft_timer timer;
 	uint64_t timer_set;
-	/* datagram.c: the peer whose wire it waits for */
-	struct datagram_peer *dgram;
+	/* datagram.c: it waits for a peer's wire, or for the members of a group */
+	bool dgram_waits;
+	unsigned groups; /* multicast.c: that it is attached to */
 	struct soft_qp *dgram_next, **dgram_prev;
 	uint64_t dgram_taken, dgram_at; /* what the peer had taken when the wait began; when the datagram is dropped */
 	_Atomic bool recv_failed; /* a receive of a datagram failed: noted under the rq lock alone */
@@ -198,14 +213,15 @@ static inline void qp_count(struct soft_qp *qp, enum vsd_counter counter, uint64
 		rt_count(counter, n);
 }
 
-static inline int qp_state(struct soft_qp *qp)
+static inline int qp_state(const struct soft_qp *qp)
 {
 	return atomic_load_explicit(&qp->state, memory_order_acquire);
 }
 
+/* RC or XRC. */
 static inline bool qp_is_rc(const struct soft_qp *qp)
 {
-	return qp->init.qp_type == IBV_QPT_RC;
+	return qp->reliable;
 }
 
 /* What the runtime notes without the QP's locks. */
@@ -219,6 +235,13 @@ static inline bool wire_is_closed(const struct wire *wire)
 	return __atomic_load_n(&wire->peer_closed, __ATOMIC_RELAXED);
 }
 
+/* The wire is there, open at both ends, and the peer expects our PSN. */
+static inline bool requester_link(const struct soft_qp *qp, const struct wire *wire)
+{
+	return wire && !wire->broken && wire_is_open(wire) && !wire_is_closed(wire) &&
+	       !((wire->peer_rq_psn ^ qp->attr.sq_psn) & 0xffffff);
+}
+
 static inline bool swqe_has_response(const struct swqe *w)
 {
 	return w->opcode == IBV_WR_RDMA_READ || w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
@@ -229,6 +252,8 @@ static inline bool swqe_has_response(const struct swqe *w)
 /* Publishes what was done to the send side (sq lock) or to the receive side (rq lock), one notice each at most. */
 void qp_publish_sq(struct soft_qp *qp);
 void qp_publish_rq(struct soft_qp *qp);
+/* Both (both locks), with one notice. */
+void qp_publish(struct soft_qp *qp);
 /* Sets the QP's one timer to the earliest of its deadlines (sq lock). */
 void qp_timer_update(struct soft_qp *qp);
 /* One turn; both locks held. */
@@ -241,6 +266,8 @@ void qp_posted(struct soft_qp *qp);
 void qp_settle(struct soft_qp *qp, bool rq_held);
 /* Opens the gate of a QP that has one, to what comes by the wire that it has now (both locks). */
 void qp_open_gate(struct soft_qp *qp);
+/* Closes its half of the wire, and says so to whom it concerns. */
+void qp_close_wire(struct soft_qp *qp, struct wire *wire);
 /* Notes a failure; the first one counts. */
 void qp_fail(struct soft_qp *qp, enum qp_failure failure, int event);
 /* Completes everything outstanding in error, or withholds it until no initiator is inside (both locks). */
@@ -259,6 +286,8 @@ int qp_wait_initiators(struct soft_qp *qp);
 bool requester_push(struct soft_qp *qp);
 /* Acknowledgements and responses of the wire. 1: something was done; 0; -EPROTO. */
 int requester_inbound(struct soft_qp *qp, struct wire *wire);
+/* Acknowledgements alone. */
+int requester_acks(struct soft_qp *qp, struct wire *wire);
 /* Completes WRs in order. */
 void requester_complete(struct soft_qp *qp);
 /* Queues the completion of the WR at una, which frees its place and those before it once it is read. */
@@ -267,8 +296,6 @@ void requester_cqe(struct soft_qp *qp, const struct swqe *w, enum ibv_wc_status 
 void requester_fail(struct soft_qp *qp, struct swqe *w, enum ibv_wc_status status);
 /* Everything from @pos on, which has message number @msn, is transmitted again. */
 void requester_back(struct soft_qp *qp, uint64_t pos, uint64_t msn);
-/* The wire is there, open at both ends, and the peer expects our PSN. */
-bool requester_link(struct soft_qp *qp, struct wire *wire);
 /* Deadlines: true when one was due. */
 bool requester_timers(struct soft_qp *qp, uint64_t now);
 void requester_reset(struct soft_qp *qp);
@@ -300,6 +327,8 @@ int responder_slot(struct soft_qp *qp, struct wire *wire);
 int sge_gather(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off, void *buf, size_t n);
 int sge_scatter(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off, const void *buf,
 		size_t n);
+/* To the receive that was taken. */
+int sge_receive(struct soft_qp *qp, uint64_t off, const void *buf, size_t n);
 /* The same to program memory, with its rules. */
 int sge_gather_across(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off, void *program,
 		      size_t n);
@@ -320,6 +349,11 @@ enum engine_result {
 enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget);
 /* What an initiator may be able to run. */
 bool engine_is_for(const struct swqe *w);
+/* Which one is the first to be asked for a WR, of those that quick_engine.c knows. */
+enum engine_kind { ENGINE_OTHER, ENGINE_MAP, ENGINE_CMA };
+enum engine_kind engine_of(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w);
+/* All of @w by cma, between @mine and the peer's memory, both held by a hazard. False: the lane. */
+bool engine_cma(struct wire *wire, const struct swqe *w, void *mine, uint64_t remote);
 /* The WR would be run here if it were its turn, and what is before it took the lane only for want of a grant. */
 bool engine_awaits_turn(struct soft_qp *qp, struct wire *wire, const struct swqe *w);
 
@@ -339,6 +373,8 @@ void datagram_wake(struct wire *wire);
  * loses its elision, and all that hangs together with it.
  */
 void qp_elide(struct soft_qp *qp);
+/* The CQ of an XRC SRQ: legs complete there, which are of no domain. */
+void td_share_cq(struct soft_cq *cq);
 
 /* --- srq.c ------------------------------------------------------------------------------------------------------------------ */
 /* The QP answered RNR: it is told when a receive comes. False: there is one now. */

@@ -12,6 +12,9 @@
 #include <unistd.h>
 
 #include "client/soft/qp_private.h"
+#include "client/soft/xrc.h"
+
+#define PSN_MASK 0xffffffu
 
 #define FIELD(flag, field) { flag, offsetof(struct ibv_qp_attr, field), \
 	sizeof(((struct ibv_qp_attr *)0)->field) }
@@ -51,6 +54,12 @@ static void take_attributes(struct soft_qp *qp, const struct ibv_qp_attr *attr, 
 			memcpy((char *)&qp->attr + attr_fields[i].offset,
 				(const char *)attr + attr_fields[i].offset, attr_fields[i].size);
 	}
+	qp->attr.rq_psn &= PSN_MASK;
+	qp->attr.sq_psn &= PSN_MASK;
+	/* The event is asked for with each draining. */
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_SQD && qp_state(qp) == IBV_QPS_RTS &&
+		!(mask & IBV_QP_EN_SQD_ASYNC_NOTIFY))
+		qp->attr.en_sqd_async_notify = 0;
 	unsigned access = qp->attr.qp_access_flags;
 
 	if (!qp->attr.max_dest_rd_atomic)
@@ -66,14 +75,18 @@ static bool gate_is_open(int state)
 
 void qp_open_gate(struct soft_qp *qp)
 {
-	if (gate_is_open(qp_state(qp)))
+	/* XRC has none: whose protection domain counts is known with each request only, so nobody runs engines. */
+	if (!qp->xrc && gate_is_open(qp_state(qp)))
 		qp_gate_open(qp->v.qp.qp_num, qp->priv->access, qp->pd->base->number, qp->attr.dest_qp_num,
 			atomic_load(&qp->wire));
 }
 
 void qp_raise(struct soft_qp *qp, enum ibv_event_type type)
 {
-	soft_async_raise(&qp->ctx->async, type, &qp->v.qp, 0);
+	if (qp_is_leg(qp))
+		xrc_raise(qp, type);
+	else
+		soft_async_raise(&qp->ctx->async, type, &qp->v.qp, 0);
 }
 
 void qp_fail(struct soft_qp *qp, enum qp_failure failure, int event)
@@ -88,7 +101,7 @@ void qp_fail(struct soft_qp *qp, enum qp_failure failure, int event)
 
 static bool initiators_inside(struct soft_qp *qp)
 {
-	return atomic_load(&qp->priv->direct) || !pair_hazards_clear(0, qp->v.qp.qp_num);
+	return !qp->xrc && (atomic_load(&qp->priv->direct) || !pair_hazards_clear(0, qp->v.qp.qp_num));
 }
 
 int qp_wait_initiators(struct soft_qp *qp)
@@ -140,7 +153,7 @@ void rq_flush(struct soft_qp *qp)
 	} while (!qp->srq && responder_take(qp));
 	resp->open = false;
 	resp->stream.active = false;
-	if (qp->srq && !qp->priv->last_wqe) {
+	if (qp->srq && !qp->xrc && !qp->priv->last_wqe) {
 		qp->priv->last_wqe = true;
 		qp_raise(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 	}
@@ -164,9 +177,19 @@ static void shut(struct soft_qp *qp)
 {
 	struct wire *wire = atomic_load(&qp->wire);
 
-	qp_gate_close(qp->v.qp.qp_num);
+	if (qp->xrc)
+		xrc_close_parked(qp);
+	else
+		qp_gate_close(qp->v.qp.qp_num);
 	if (wire && !qp->priv->resp.nak_owed)
-		wire_close(wire);
+		qp_close_wire(qp, wire);
+}
+
+void qp_close_wire(struct soft_qp *qp, struct wire *wire)
+{
+	wire_close(wire);
+	if (qp->xrc)
+		xrc_closed(qp, wire);
 }
 
 static const char *const failure_names[] = {
@@ -174,6 +197,7 @@ static const char *const failure_names[] = {
 	[QP_FAIL_SEND] = "a send failed",
 	[QP_FAIL_RECV] = "a request or a receive failed",
 	[QP_FAIL_WIRE] = "its wire is broken or its peer dead",
+	[QP_FAIL_CQ] = "its completion queue is full",
 };
 
 static void enter_sqe(struct soft_qp *qp)
@@ -187,6 +211,8 @@ static void enter_error(struct soft_qp *qp)
 	atomic_store(&qp->state, IBV_QPS_ERR);
 	qp_count(qp, VSD_COUNT_ERRORS, 1);
 	control_debug("qp 0x%x is in error: %s", qp->v.qp.qp_num, failure_names[qp->priv->failure]);
+	if (qp->xrc)
+		xrc_failed(qp);
 	shut(qp);
 	qp_flush(qp);
 }
@@ -240,6 +266,8 @@ static struct wire *detach(struct soft_qp *qp)
 	if (wire)
 		wire_close(wire);
 	qp_set_wire(qp, NULL);
+	if (qp->xrc)
+		xrc_drop_parked(qp);
 	return wire;
 }
 
@@ -266,6 +294,8 @@ static void purge(struct soft_qp *qp)
 		soft_cq_purge(qp->send_cq, qp);
 	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
 		soft_cq_purge(qp->recv_cq, qp);
+	if (qp->srq && qp->srq->tags)
+		soft_cq_purge(qp->srq->tags->cq, qp);
 }
 
 static int to_reset(struct soft_qp *qp, enum soft_held *held)
@@ -322,6 +352,16 @@ static void to_rts(struct soft_qp *qp)
 	atomic_store(&qp->state, IBV_QPS_RTS);
 }
 
+/* A QP may have failed since the caller looked at its state: only what leads out of that is left. */
+static bool failed_meanwhile(struct soft_qp *qp, int to)
+{
+	int now = qp_state(qp);
+
+	if (to == now || to == IBV_QPS_RESET || to == IBV_QPS_ERR)
+		return false;
+	return now == IBV_QPS_ERR || (now == IBV_QPS_SQE && to != IBV_QPS_RTS);
+}
+
 int soft_qp_apply(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	enum soft_held held = qp_hold(qp);
@@ -330,6 +370,10 @@ int soft_qp_apply(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask)
 
 	int state = mask & IBV_QP_STATE ? (int)attr->qp_state : qp_state(qp);
 
+	if (failed_meanwhile(qp, state)) {
+		qp_release(qp, held);
+		return -EINVAL;
+	}
 	if (state != IBV_QPS_RESET)
 		take_attributes(qp, attr, mask);
 	if (mask & IBV_QP_STATE) {

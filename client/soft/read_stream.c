@@ -139,7 +139,7 @@ int atomic_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req *he
 			swap ? head->atomic.compare : head->atomic.swap_add, head->atomic.swap_add);
 	mr_unref(&ref);
 	if (rc < 0) {
-		responder_nak(qp, rc == -EINVAL ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR,
+		responder_nak(qp, rc == -EINVAL ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_ACCESS_ERR,
 			rc == -EINVAL ? IBV_EVENT_QP_REQ_ERR : IBV_EVENT_QP_ACCESS_ERR);
 		return 1;
 	}

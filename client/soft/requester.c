@@ -7,6 +7,8 @@
 #include <errno.h>
 
 #include "client/soft/qp_private.h"
+#include "client/soft/rt_private.h"
+#include "client/soft/xrc.h"
 
 static const uint8_t lane_ops[] = {
 	[IBV_WR_RDMA_WRITE] = VSD_REQ_WRITE,
@@ -19,12 +21,6 @@ static const uint8_t lane_ops[] = {
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = VSD_REQ_FETCH_ADD,
 	[IBV_WR_ATOMIC_WRITE] = VSD_REQ_ATOMIC_WRITE,
 };
-
-bool requester_link(struct soft_qp *qp, struct wire *wire)
-{
-	return wire && !wire->broken && wire_is_open(wire) && !wire_is_closed(wire) &&
-	       !((wire->peer_rq_psn ^ qp->attr.sq_psn) & 0xffffff);
-}
 
 static void lane_head(struct requester *req, const struct swqe *w, struct vsd_req *head)
 {
@@ -211,9 +207,7 @@ static int run_local_inv(struct soft_qp *qp, struct swqe *w)
 
 static int run_bind(struct soft_qp *qp, struct swqe *w)
 {
-	struct soft_mw *mw = soft_container(w->bind.mw, struct soft_mw, mw);
-
-	if (mw_bind(mw, qp, w->rkey, &w->bind.info) < 0) {
+	if (mw_bind(&w->bind, qp, w->rkey) < 0) {
 		requester_fail(qp, w, IBV_WC_MW_BIND_ERR);
 		return -ECANCELED;
 	}
@@ -221,10 +215,14 @@ static int run_bind(struct soft_qp *qp, struct swqe *w)
 	return 1;
 }
 
-/* A UC message whose peer is gone is lost at once; before the wire is there it waits for a while. */
+/*
+ * A UC message whose peer is gone is lost at once; before the wire is there it waits for a while. A wire that was closed
+ * before anything went through it may be of the peer's life before: the one to come is still on its way. So it may be
+ * when the peer came back before the message was posted: then what the daemon said of that is in the socket.
+ */
 static int unlinked(struct soft_qp *qp, const struct wire *wire, struct swqe *w)
 {
-	if (qp_is_rc(qp) || !wire || !wire_is_closed(wire))
+	if (qp_is_rc(qp) || !wire || !wire_is_closed(wire) || !qp->priv->req.known || events_unread())
 		return 0;
 	w->state = SWQE_DONE;
 	qp_count(qp, VSD_COUNT_DROPPED, 1);
@@ -235,6 +233,9 @@ static int transmit(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint3
 {
 	struct requester *req = &qp->priv->req;
 
+	/* Of what is repeated: what this process did itself, behind what its peer was not ready for, is not done twice. */
+	if (w->state == SWQE_DONE)
+		return 1;
 	if ((w->flags & IBV_SEND_FENCE) && req->rd_out)
 		return 0;
 	if (w->opcode == IBV_WR_LOCAL_INV)
@@ -243,8 +244,19 @@ static int transmit(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint3
 		return run_bind(qp, w);
 	if (qp->init.qp_type == IBV_QPT_UD)
 		return datagram_send(qp, w);
+	if (qp->xrc) {
+		int rc = xrc_route(qp, w);
+
+		if (rc <= 0)
+			return rc;
+		wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
+	}
+	/* Nobody repeats what is put into a wire that its peer has closed since the last look. */
+	if (!qp_is_rc(qp) && wire)
+		wire_look(wire);
 	if (!requester_link(qp, wire))
 		return unlinked(qp, wire, w);
+	req->known = true;
 	if (req->rnr_at)
 		return 0;
 	bool turn = req->una == req->tx && req->acked == req->msn;
@@ -253,7 +265,8 @@ static int transmit(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint3
 	if (!turn && w->state == SWQE_QUEUED && !w->lane_only && req->owners <= req->una &&
 		qp_is_rc(qp) && engine_awaits_turn(qp, wire, w))
 		return 0;
-	if (turn && !w->lane_only && w->state != SWQE_PARTIAL) {
+	if (turn && !w->lane_only && w->state != SWQE_PARTIAL &&
+		(w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w))) {
 		enum engine_result result = engine_run(qp, wire, w, budget);
 
 		if (result == ENGINE_DONE) {
@@ -333,6 +346,7 @@ void requester_back(struct soft_qp *qp, uint64_t pos, uint64_t msn)
 	}
 	req->tx = pos;
 	req->msn = msn;
+	req->aimed = 0;
 	if (req->ackpos > pos)
 		req->ackpos = pos;
 	if (req->rsp > pos)
@@ -345,10 +359,14 @@ void requester_reset(struct soft_qp *qp)
 
 	req->head = req->tx = req->una = req->owners = req->started = req->ackpos = req->rsp = 0;
 	atomic_store(&req->freed, 0);
+	req->internals = req->internals_done = 0;
 	req->msn = req->acked = 0;
 	req->rd_out = 0;
-	req->restart = req->resp_dirty = req->notify = false;
+	req->restart = req->resp_dirty = req->notify = req->known = false;
 	req->drained = false;
 	req->rnr_at = req->retry_at = req->lost_at = 0;
 	req->recvs_seen = 0;
+	req->aimed = req->asked = 0;
+	req->unanswered = 0;
+	req->lost = 0;
 }

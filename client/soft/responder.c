@@ -10,6 +10,7 @@
 
 #include "client/soft/copy.h"
 #include "client/soft/qp_private.h"
+#include "client/soft/xrc.h"
 
 #define KNOWN_FLAGS (VSD_F_FIRST | VSD_F_LAST | VSD_F_CHUNK | VSD_F_IMM | VSD_F_SOLICITED | \
 		     VSD_F_RESTART | VSD_F_INV)
@@ -54,11 +55,23 @@ bool responder_take(struct soft_qp *qp)
 	return true;
 }
 
+/* Of a UD QP one lock is held, which is not enough to note a failure: its next turn does that. */
+static void receive_lost(struct soft_qp *qp)
+{
+	if (qp->init.qp_type != IBV_QPT_UD) {
+		qp_fail(qp, QP_FAIL_CQ, IBV_EVENT_QP_FATAL);
+	} else if (qp_state(qp) != IBV_QPS_ERR && !atomic_exchange(&qp->priv->recv_failed, true)) {
+		qp_raise(qp, IBV_EVENT_QP_FATAL);
+		rt_run_later(qp);
+	}
+}
+
 /* Completes the receive that was taken; @cqe has what a success says, NULL: an error. */
 void responder_cqe(struct soft_qp *qp, enum ibv_wc_status status, struct soft_cqe *cqe)
 {
 	struct responder *resp = &qp->priv->resp;
 	struct soft_cqe failed = { .wc.opcode = IBV_WC_RECV, .solicited = true };
+	struct soft_cq *cq = qp->srq && qp->srq->tags ? qp->srq->tags->cq : qp->recv_cq;
 
 	if (!cqe)
 		cqe = &failed;
@@ -66,10 +79,14 @@ void responder_cqe(struct soft_qp *qp, enum ibv_wc_status status, struct soft_cq
 	cqe->wc.status = status;
 	cqe->wc.vendor_err = status;
 	cqe->wc.qp_num = qp->v.qp.qp_num;
-	cqe->qp = qp;
+	cqe->of = qp;
+	if (qp->xrc) {
+		cqe->wc.src_qp = qp->attr.dest_qp_num;
+		cqe->of = qp->srq;
+	}
 	resp->has_recv = false;
-	if (qp->recv_cq)
-		soft_cq_push(qp->recv_cq, cqe);
+	if (cq && !soft_cq_push(cq, cqe))
+		receive_lost(qp);
 }
 
 uint64_t responder_room(const struct soft_rwqe *recv)
@@ -206,6 +223,8 @@ static bool legal(const struct soft_qp *qp, const struct vsd_req *head)
 
 	if ((f & ~KNOWN_FLAGS) || ((f & VSD_F_IMM) && (f & VSD_F_INV)))
 		return false;
+	if (qp->xrc && !qp_is_leg(qp)) /* it only sends */
+		return false;
 	switch (head->op) {
 	case VSD_REQ_SEND:
 		return true;
@@ -284,8 +303,29 @@ void responder_hint(struct soft_qp *qp)
 	wire_notify(wire);
 }
 
+/* The same for a SEND to an SRQ with tags. */
+static bool begin_tagged(struct soft_qp *qp, struct wire *wire, const struct vsd_req *head)
+{
+	uint8_t inline_payload[VSD_INLINE_RW];
+
+	switch (tag_begin(qp, head, wire_req_payload(wire, head, inline_payload))) {
+	case TAG_TAKEN:
+		return true;
+	case TAG_NO_RECEIVE:
+		find_no_receive(qp);
+		return false;
+	case TAG_TOO_LONG:
+		refuse_receive(qp, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR);
+		return false;
+	case TAG_MALFORMED:
+		break;
+	}
+	refuse(qp, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+	return false;
+}
+
 /* What is checked before the first byte of a message moves. False: it was refused or dropped. */
-static bool begin(struct soft_qp *qp, const struct vsd_req *head)
+static bool begin(struct soft_qp *qp, struct wire *wire, const struct vsd_req *head)
 {
 	struct responder *resp = &qp->priv->resp;
 
@@ -312,6 +352,8 @@ static bool begin(struct soft_qp *qp, const struct vsd_req *head)
 	}
 	if (!takes_receive(head))
 		return true;
+	if (head->op == VSD_REQ_SEND && qp->srq && qp->srq->tags)
+		return begin_tagged(qp, wire, head);
 	if (!responder_take(qp)) {
 		find_no_receive(qp);
 		return false;
@@ -329,7 +371,7 @@ static int store_word(void *ptr, const void *payload, bool paged)
 	uint64_t word;
 
 	if ((uintptr_t)ptr & 7) /* of a window whose addresses start at 0 */
-		return -EINVAL;
+		return -EDOM;
 	if ((paged || rt_in_progress_thread()) && mr_probe(ptr, 8, true) < 0)
 		return -EFAULT;
 	memcpy(&word, payload, 8);
@@ -367,14 +409,20 @@ static bool place(struct soft_qp *qp, const struct vsd_req *head, const void *pa
 	struct responder *resp = &qp->priv->resp;
 
 	if (is_write(head)) {
-		if (place_write(qp, &resp->head, payload, head->len) == 0)
+		int err = place_write(qp, &resp->head, payload, head->len);
+
+		if (!err)
 			return true;
 		if (resp->has_recv && qp_is_rc(qp))
 			responder_cqe(qp, IBV_WC_WR_FLUSH_ERR, NULL);
-		refuse(qp, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+		if (err == -EDOM)
+			refuse(qp, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+		else
+			refuse(qp, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 		return false;
 	}
-	if (sge_scatter(qp, resp->recv.sge, resp->recv.n_sge, resp->got, payload, head->len) == 0)
+	if ((resp->tag.kind >= TAG_EAGER ? tag_place(qp, head, payload) :
+					   sge_receive(qp, resp->got, payload, head->len)) == 0)
 		return true;
 	refuse_receive(qp, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
 	return false;
@@ -390,7 +438,9 @@ static void finish(struct soft_qp *qp)
 		return;
 	}
 	qp_count(qp, VSD_COUNT_BYTES_RECEIVED, first->total);
-	if (takes_receive(first))
+	if (resp->tag.kind != TAG_NONE)
+		tag_complete(qp, first);
+	else if (takes_receive(first))
 		complete_receive(qp, first);
 	responder_message_done(qp);
 }
@@ -405,7 +455,7 @@ static void serve_message(struct soft_qp *qp, struct wire *wire, const struct vs
 		resp->got = 0;
 		resp->open = true;
 		resp->skip = false;
-		if (!begin(qp, head) && !resp->skip)
+		if (!begin(qp, wire, head) && !resp->skip)
 			return;
 	}
 	if (!resp->skip)
@@ -479,12 +529,16 @@ int responder_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req 
 {
 	struct responder *resp = &qp->priv->resp;
 
+	if (qp->xrc && head->op == VSD_REQ_AIM)
+		return xrc_aim(qp, wire, head);
 	if (!waits_for_restart(resp, head)) {
 		abandon(qp, head);
 		if (!legal(qp, head) || !in_sequence(qp, head))
 			return -EPROTO;
 		established(qp);
-		if (is_message(head)) {
+		if (qp->xrc && (head->flags & VSD_F_FIRST) && !xrc_find_srq(qp)) {
+			; /* answered */
+		} else if (is_message(head)) {
 			serve_message(qp, wire, head);
 		} else if (head->op == VSD_REQ_READ) {
 			serve_read(qp, head);
@@ -513,4 +567,6 @@ void responder_reset(struct soft_qp *qp)
 	resp->rnr = resp->rnr_owed = resp->nak_owed = false;
 	resp->stream.active = false;
 	resp->got = 0;
+	resp->aim = 0;
+	resp->tag.kind = TAG_NONE;
 }

@@ -24,6 +24,7 @@
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 #include "client/soft/td.h"
+#include "client/soft/xrc.h"
 
 #define THREAD_STACK (512u << 10)
 #define ENTER_TRIES 200u
@@ -35,7 +36,6 @@
 		.epoll = -1,                                  \
 		.wake = -1,                                   \
 		.timer = -1,                                  \
-		.progress = PTHREAD_MUTEX_INITIALIZER,        \
 		.pairs_lock = PTHREAD_MUTEX_INITIALIZER,      \
 		.loop_lock = PTHREAD_MUTEX_INITIALIZER,       \
 		.run_lock = PTHREAD_MUTEX_INITIALIZER,        \
@@ -56,17 +56,10 @@ void rt_in_child(void)
 
 	memcpy(&rt, &fresh, sizeof(rt));
 	pthread_mutex_init(&start_lock, NULL);
+	atomic_store(&rt_progress_self, NULL);
 }
 
 _Static_assert(sizeof(pthread_mutex_t) <= VSD_LINE, "the liveness word is a mutex on one line");
-
-bool rt_try_enter(void)
-{
-	if (pthread_mutex_trylock(&rt.progress) != 0)
-		return false;
-	atomic_store_explicit(&rt.holder, __builtin_thread_pointer(), memory_order_relaxed);
-	return true;
-}
 
 bool rt_enter(void)
 {
@@ -80,18 +73,10 @@ bool rt_enter(void)
 		sched_yield();
 	}
 	atomic_fetch_add(&rt.waiters, 1);
-	pthread_mutex_lock(&rt.progress);
+	soft_mutex_lock(&rt.progress);
 	atomic_fetch_sub(&rt.waiters, 1);
 	atomic_store_explicit(&rt.holder, __builtin_thread_pointer(), memory_order_relaxed);
 	return true;
-}
-
-void rt_leave(bool entered)
-{
-	if (!entered)
-		return;
-	atomic_store_explicit(&rt.holder, NULL, memory_order_relaxed);
-	pthread_mutex_unlock(&rt.progress);
 }
 
 void *rt_map(int fd, size_t size, bool write)
@@ -117,6 +102,11 @@ struct vsd_page *rt_page(void)
 	return rt.page;
 }
 
+bool rt_watched(void)
+{
+	return rt.map && atomic_load_explicit(&rt.map->watched, memory_order_relaxed);
+}
+
 uint32_t rt_peer_id(void)
 {
 	return rt.peer;
@@ -127,6 +117,13 @@ uint32_t rt_qpn_owner(uint32_t qpn)
 	if (!rt.map || qpn >> 24)
 		return 0;
 	return atomic_load_explicit(&rt.map->owner[qpn >> VSD_MAP_SHIFT], memory_order_acquire);
+}
+
+uint32_t rt_mcast_generation(uint32_t bucket)
+{
+	if (!rt.map)
+		return 0;
+	return atomic_load_explicit(&rt.map->mcast[bucket % VSD_MAP_MCAST], memory_order_acquire);
 }
 
 void rt_count(enum vsd_counter counter, uint64_t n)
@@ -304,6 +301,8 @@ int rt_start(void)
 void rt_stop(void)
 {
 	pthread_mutex_lock(&start_lock);
+	if (atomic_load(&rt.running))
+		xrc_stop();
 	if (atomic_load(&rt.running) && !qp_table_any()) {
 		atomic_store(&rt.stop, true);
 		count_add(rt.wake);

@@ -10,6 +10,7 @@
 #ifndef SOFT_RT_H
 #define SOFT_RT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -43,8 +44,12 @@ static inline bool rt_foreign(const struct soft_context *ctx)
 /* This process's page (mapped read-write), its peer id, and the map page (read-only). NULL before rt_start(). */
 struct vsd_page *rt_page(void);
 uint32_t rt_peer_id(void);
+/* Somebody watches what is registered as it happens. */
+bool rt_watched(void);
 /* The peer id that @qpn is leased to, 0 for nobody. */
 uint32_t rt_qpn_owner(uint32_t qpn);
+/* How often the multicast groups of this bucket changed. */
+uint32_t rt_mcast_generation(uint32_t bucket);
 
 void rt_count(enum vsd_counter counter, uint64_t n); /* relaxed, in the process page */
 
@@ -53,10 +58,13 @@ void rt_count(enum vsd_counter counter, uint64_t n); /* relaxed, in the process 
  * something was done. Two threads at once: the second returns false at once.
  */
 bool rt_progress(void);
-/* Called by data-path entry points that found nothing to do (an empty poll): keeps the process "active". */
-void rt_idle_poll(void);
 /* True in the progress thread: copies to program memory then go through process_vm_writev (see copy.h). */
-bool rt_in_progress_thread(void);
+extern _Atomic(void *) rt_progress_self; /* its thread pointer, while it runs */
+
+static inline bool rt_in_progress_thread(void)
+{
+	return atomic_load_explicit(&rt_progress_self, memory_order_relaxed) == __builtin_thread_pointer();
+}
 
 /* The QP's requester must run again (timer, space, wire attached). Any thread, any lock held; idempotent. */
 void rt_run_later(struct soft_qp *qp);

@@ -17,6 +17,7 @@
 
 #include "client/control/control.h"
 #include "client/soft/hot.h"
+#include "client/soft/mutex.h"
 #include "client/soft/rt.h"
 #include "client/soft/wire.h"
 #include "proto/ring_abi.h"
@@ -24,6 +25,7 @@
 #define SPIN_NS 50000u		 /* about one wake-up */
 #define TICK_NS 1000000u
 #define CLOCK_ROUNDS 64u	 /* rounds between two looks at the clock */
+#define FULL_ROUNDS 8u		 /* of a poller's, one of so many looks at more than hot wires; divides CLOCK_ROUNDS */
 #define YIELD_ROUNDS 1024u	 /* idle rounds, some 50 to 100 µs */
 #define IDLE_TICKS 10u		 /* ticks without an empty poll after which the process is asleep */
 #define FLIP_POLLS 256u		 /* so many empty polls ... */
@@ -57,6 +59,7 @@ struct pair_private {
 	_Atomic uint64_t kicked;  /* the peer's state word at the last kick */
 	_Atomic uint32_t hazards; /* own hazard slots in use */
 	_Atomic uint32_t turns[VSD_HAZARDS]; /* of each: odd while in use. What the slots say the peer can change */
+	_Atomic(const void *) locals[VSD_HAZARDS]; /* what each names of this process's own: the slot of a key; NULL: nothing */
 	_Atomic(struct map_table *) map; /* map.c's */
 	_Atomic uint32_t wires_made;
 	struct pool_state pools[2];
@@ -79,42 +82,40 @@ struct rt {
 	_Atomic bool stop;
 	bool many_cpus;
 
-	pthread_mutex_t progress;
+	struct soft_mutex progress;
 	_Atomic unsigned waiters; /* threads that wait for it: polls keep out */
 	_Atomic(void *) holder;	  /* its owner's thread pointer */
 	struct soft_td *tds, *td_turn; /* all thread domains; whose turn it is in polls of something else */
 	unsigned parked;	       /* how many are */
 	unsigned rounds, idle_rounds;
-	struct hot_set hot;
 	bool leftover; /* the last round stopped at its bound */
+	/* what else each poll looks at */
+	_Atomic bool loop_any, run_any, watch_any, garbage_any; /* of the lists below */
+	_Atomic bool polling;					 /* empty polls made the process active */
+	_Atomic uint64_t state;					 /* asleep or not, as in the page */
+	_Atomic uint64_t idle_polls;
+	struct hot_set hot;
 	struct pair *pairs;
 	pthread_mutex_t pairs_lock; /* for those who look at the pairs without the progress lock */
 	struct pair loop[2];
 
 	pthread_mutex_t loop_lock;
 	struct wire *loop_ready;
-	_Atomic bool loop_any;
 
 	pthread_mutex_t run_lock;
 	struct soft_qp *run_head, **run_tail;
-	_Atomic bool run_any;
 
 	pthread_mutex_t watch_lock;
 	struct wire *watched;
-	_Atomic bool watch_any;
 
 	pthread_mutex_t garbage_lock;
 	struct wire *garbage;
-	_Atomic bool garbage_any;
 
 	/* sleep.c */
 	pthread_mutex_t state_lock;
-	_Atomic uint64_t state; /* as in the page */
 	_Atomic uint64_t self_kicked;
-	_Atomic bool polling;	/* empty polls made the process active */
 	bool leader, kick_given;
 	_Atomic bool kick_over; /* nobody is left who could kick */
-	_Atomic uint64_t idle_polls;
 	_Atomic uint64_t flip_start;
 	_Atomic unsigned flip_count;
 	_Atomic uint64_t left_at; /* when the last blocked thread went back to the program */
@@ -132,9 +133,24 @@ static inline bool rt_inside(void)
 /* --- rt.c ---------------------------------------------------------------------------------------------------------- */
 /* The progress lock, waited for; nests in a thread that holds it (leave returns what enter gave). */
 bool rt_enter(void);
-void rt_leave(bool entered);
+
+static inline void rt_leave(bool entered)
+{
+	if (!entered)
+		return;
+	atomic_store_explicit(&rt.holder, NULL, memory_order_relaxed);
+	soft_mutex_unlock(&rt.progress);
+}
+
 /* The lock, if it is free. */
-bool rt_try_enter(void);
+static inline bool rt_try_enter(void)
+{
+	if (!soft_mutex_trylock(&rt.progress))
+		return false;
+	atomic_store_explicit(&rt.holder, __builtin_thread_pointer(), memory_order_relaxed);
+	return true;
+}
+
 /* Maps @fd shared, by dontfork_mmap(). NULL, errno. */
 void *rt_map(int fd, size_t size, bool write);
 /* Makes the pages of [addr, addr+size) present, with an error instead of a signal. 0 or a negative errno. */
@@ -145,6 +161,15 @@ int rt_populate(void *addr, size_t size);
 enum td_look { TD_POLL, TD_WORK, TD_SWEEP, TD_TICK };
 /* One round; progress lock held. @clock: looks at the clock, too. */
 bool progress_round(enum td_look look, bool clock);
+/* rt_progress() in its parts: false, and nothing to end, when another thread is at it. */
+static inline bool progress_begin(void)
+{
+	return atomic_load_explicit(&rt.running, memory_order_relaxed) &&
+	       !atomic_load_explicit(&rt.waiters, memory_order_relaxed) && rt_try_enter();
+}
+
+bool progress_poll(void);
+void progress_end(bool did);
 /* As rt_progress(), for the thread that has nothing else to do: also for domains whose owners are away. */
 bool rt_work(void);
 /* A round with the lock waited for, that looks at every ready bit, not at the summaries alone. True: there may be more. */
@@ -156,8 +181,6 @@ void progress_adopt(struct wire *wire);
 void progress_forget_wire(struct wire *wire);
 /* Serves it, bounded; who has its hot set has it. True when something was done. */
 bool wire_serve(struct wire *wire);
-/* True when the peer left something in the wire that was not looked at. */
-bool wire_pending(struct wire *wire);
 /* Marks a wire of this process itself as ready. */
 void loop_mark(struct wire *wire);
 void loop_retire(struct wire *wire);
@@ -207,15 +230,33 @@ void sleep_arm(uint64_t deadline);
 /* Wakes the progress thread, if the process is asleep and was not woken since. */
 void sleep_wake_if_asleep(void);
 void sleep_wake(void);
+/* Reads what the daemon sent until now. No lock held. */
+void sleep_read_events(void);
 /* A CQ was armed: the program is about to wait for an event. @td: its domain, which nobody has entered. */
 void rt_armed(struct soft_td *td);
-/* An empty poll in a domain. */
-void rt_idle_poll_td(struct soft_td *td);
-bool rt_asleep(void);
+/* The process is not known to poll, or sleeps: one empty poll more. */
+void sleep_idle_poll(void);
+
+static inline bool rt_asleep(void)
+{
+	return atomic_load_explicit(&rt.state, memory_order_relaxed) & 1;
+}
+
+/* An empty poll, counted in the process's or the domain's count; one that is lost in a race is no matter. */
+static inline void rt_idle_poll(_Atomic uint64_t *count)
+{
+	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_relaxed);
+	if (__builtin_expect(!atomic_load_explicit(&rt.polling, memory_order_relaxed) || rt_asleep(), 0))
+		sleep_idle_poll();
+}
 
 /* --- events.c ---------------------------------------------------------------------------------------------------------- */
 /* Reads what the daemon sent. False: it is gone. */
 bool events_read(void);
+/* The daemon sent something that was not read, or not all done, when this was called. Any thread, any lock. */
+bool events_unread(void);
+/* The daemon is gone: who waits for an answer of its is told. Progress lock held. */
+void events_lost(void);
 /* Sends what other threads asked for. */
 void events_send(void);
 void events_deinit(void);

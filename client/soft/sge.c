@@ -27,12 +27,12 @@ static int copy_across(void *program, void *buf, size_t n, bool paged)
 	return paged ? copy_to_paged(buf, program, n) : copy_to_program(buf, program, n);
 }
 
-static int copy_piece(struct soft_qp *qp, const struct ibv_sge *sge, uint64_t at, void *buf, size_t n,
-	unsigned access, copy_fn *copy)
+static int copy_piece(struct soft_qp *qp, const struct soft_pd *pd, const struct ibv_sge *sge, uint64_t at, void *buf,
+	size_t n, unsigned access, copy_fn *copy)
 {
 	struct mr_ref ref;
 	void *ptr;
-	int err = mr_ref_in(qp_td(qp), sge->lkey, qp->pd, NULL, sge->addr + at, n, access, false, &ref, &ptr);
+	int err = mr_ref_in(qp_td(qp), sge->lkey, pd, NULL, sge->addr + at, n, access, false, &ref, &ptr);
 
 	if (err < 0)
 		return err;
@@ -44,8 +44,8 @@ static int copy_piece(struct soft_qp *qp, const struct ibv_sge *sge, uint64_t at
 	return err;
 }
 
-static int sge_copy(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off,
-	uint8_t *buf, size_t n, unsigned access, copy_fn *copy)
+static int sge_copy(struct soft_qp *qp, const struct soft_pd *pd, const struct ibv_sge *sge, uint32_t n_sge,
+	uint64_t off, uint8_t *buf, size_t n, unsigned access, copy_fn *copy)
 {
 	for (uint32_t i = 0; i < n_sge && n; i++) {
 		if (off >= sge[i].length) {
@@ -56,7 +56,7 @@ static int sge_copy(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sg
 
 		if (piece > n)
 			piece = n;
-		int err = copy_piece(qp, &sge[i], off, buf, piece, access, copy);
+		int err = copy_piece(qp, pd, &sge[i], off, buf, piece, access, copy);
 
 		if (err < 0)
 			return err;
@@ -70,20 +70,29 @@ static int sge_copy(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sg
 int sge_gather(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off, void *buf,
 	size_t n)
 {
-	return sge_copy(qp, sge, n_sge, off, buf, n, 0, copy_in);
+	return sge_copy(qp, qp->pd, sge, n_sge, off, buf, n, 0, copy_in);
 }
 
 int sge_gather_across(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off,
 	void *program, size_t n)
 {
-	return sge_copy(qp, sge, n_sge, off, program, n, 0, copy_across);
+	return sge_copy(qp, qp->pd, sge, n_sge, off, program, n, 0, copy_across);
 }
 
 int sge_scatter(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off,
 	const void *buf, size_t n)
 {
-	return sge_copy(qp, sge, n_sge, off, (uint8_t *)(uintptr_t)buf, n, IBV_ACCESS_LOCAL_WRITE,
+	return sge_copy(qp, qp->pd, sge, n_sge, off, (uint8_t *)(uintptr_t)buf, n, IBV_ACCESS_LOCAL_WRITE,
 		copy_out);
+}
+
+/* A receive of an SRQ is of the SRQ's protection domain, whichever QP takes it. */
+int sge_receive(struct soft_qp *qp, uint64_t off, const void *buf, size_t n)
+{
+	const struct soft_rwqe *recv = &qp->priv->resp.recv;
+
+	return sge_copy(qp, qp->srq ? qp->srq->pd : qp->pd, recv->sge, recv->n_sge, off, (uint8_t *)(uintptr_t)buf, n,
+		IBV_ACCESS_LOCAL_WRITE, copy_out);
 }
 
 int sge_check(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, unsigned access)

@@ -34,19 +34,9 @@ enum { ON_WAKE = 1, ON_TIMER = 2, ON_EVENTS = 4, ON_KICK = 8, ON_MAX = 16 };
 
 static const int fault_signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
 
-static __thread bool progress_thread;
-
-bool rt_in_progress_thread(void)
-{
-	return progress_thread;
-}
+_Atomic(void *) rt_progress_self;
 
 /* --- the state word ---------------------------------------------------------------------------------------------------- */
-
-bool rt_asleep(void)
-{
-	return atomic_load_explicit(&rt.state, memory_order_relaxed) & 1;
-}
 
 static void state_store(uint64_t state)
 {
@@ -74,13 +64,13 @@ static void stay_awake(void)
 	pthread_mutex_lock(&rt.state_lock);
 	state_store(atomic_load(&rt.state) & ~1ull);
 	pthread_mutex_unlock(&rt.state_lock);
-	if (!progress_thread)
+	if (!rt_in_progress_thread())
 		sleep_arm(rt_now() + TICK_NS);
 }
 
 void sleep_wake(void)
 {
-	if (atomic_load_explicit(&rt.running, memory_order_relaxed) && !progress_thread)
+	if (atomic_load_explicit(&rt.running, memory_order_relaxed) && !rt_in_progress_thread())
 		count_add(rt.wake);
 }
 
@@ -145,14 +135,8 @@ static bool take_kick_back(void)
  * no wake-up. A few empty polls between events, as event-driven programs make them, do not add up: blocking and
  * arming start the count anew.
  */
-static void idle_poll(_Atomic uint64_t *count)
+void sleep_idle_poll(void)
 {
-	uint64_t polls = atomic_load_explicit(count, memory_order_relaxed);
-
-	atomic_store_explicit(count, polls + 1, memory_order_relaxed);
-	if (atomic_load_explicit(&rt.polling, memory_order_relaxed) && !rt_asleep())
-		return;
-
 	unsigned n = atomic_load_explicit(&rt.flip_count, memory_order_relaxed);
 
 	atomic_store_explicit(&rt.flip_count, n + 1, memory_order_relaxed);
@@ -170,16 +154,6 @@ static void idle_poll(_Atomic uint64_t *count)
 	atomic_store(&rt.polling, true);
 	stay_awake();
 	sleep_arm(now + TICK_NS);
-}
-
-void rt_idle_poll(void)
-{
-	idle_poll(&rt.idle_polls);
-}
-
-void rt_idle_poll_td(struct soft_td *td)
-{
-	idle_poll(&td->polls);
 }
 
 static void armed_round(struct soft_td *td)
@@ -471,13 +445,14 @@ static unsigned wait_for_work(void)
 	return what;
 }
 
-static void read_events(void)
+void sleep_read_events(void)
 {
 	bool entered = rt_enter();
 
 	if (!events_read()) {
 		control_debug("the daemon is gone; connections that exist go on");
 		watch_fd(EPOLL_CTL_DEL, rt.events, ON_EVENTS);
+		events_lost();
 		control_lost();
 	}
 	rt_leave(entered);
@@ -560,7 +535,7 @@ void *sleep_thread(void *arg)
 {
 	pthread_mutex_t *alive = arg;
 
-	progress_thread = true;
+	atomic_store(&rt_progress_self, __builtin_thread_pointer());
 	pthread_mutex_lock(alive);
 	while (!atomic_load(&rt.stop)) {
 		unsigned what = wait_for_work();
@@ -572,7 +547,7 @@ void *sleep_thread(void *arg)
 		if (what & ON_KICK)
 			drain_kick();
 		if (what & ON_EVENTS)
-			read_events();
+			sleep_read_events();
 		if (what & (ON_WAKE | ON_KICK | ON_EVENTS) && !atomic_load(&rt.stop))
 			work_off();
 		if (what & ON_TIMER)
@@ -580,6 +555,7 @@ void *sleep_thread(void *arg)
 		events_send();
 		arm_next();
 	}
+	atomic_store(&rt_progress_self, NULL);
 	pthread_mutex_unlock(alive);
 	return NULL;
 }

@@ -49,7 +49,6 @@ void soft_srq_deinit(struct soft_srq *srq)
 {
 	buf_free(srq->pd, srq->ring, BUF_SRQ);
 	srq->ring = NULL;
-	soft_lock_deinit(&srq->lock);
 }
 
 static void limit_check(struct soft_srq *srq)

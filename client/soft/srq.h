@@ -13,11 +13,16 @@
 #include "client/soft/lock.h"
 #include "client/soft/objects.h"
 
+struct tag_list;
+
 struct soft_rwqe {
 	uint64_t wr_id;
 	uint32_t n_sge;
 	struct ibv_sge *sge; /* max_sge of them, in one block with the ring */
 };
+
+struct soft_cq;
+struct soft_xrcd;
 
 struct soft_srq {
 	struct ibv_srq srq;
@@ -31,6 +36,12 @@ struct soft_srq {
 	struct ibv_sge *sges;
 	uint32_t size, head, tail;
 	bool limit_armed;
+	/* of an XRC SRQ */
+	uint32_t number, xrcd; /* its own, and its domain's */
+	struct soft_cq *cq;    /* NULL: it is none */
+	struct soft_xrcd *xrc;
+	struct soft_srq *xrc_next;
+	struct tag_list *tags; /* of a tag matching SRQ; NULL: it is none */
 	struct soft_qp *starving; /* QPs that answered RNR: told (rt_run_later) when a receive comes */
 };
 

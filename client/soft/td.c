@@ -206,14 +206,14 @@ enum soft_held soft_hold(struct soft_lock *lock)
 		}
 		rt_leave(entered);
 	}
-	pthread_mutex_lock(&lock->mutex);
+	soft_mutex_lock(&lock->mutex);
 	return HELD_MUTEX;
 }
 
 void soft_release(struct soft_lock *lock, enum soft_held held)
 {
 	if (held == HELD_MUTEX)
-		pthread_mutex_unlock(&lock->mutex);
+		soft_mutex_unlock(&lock->mutex);
 	else
 		rt_leave(held == HELD_TD);
 }

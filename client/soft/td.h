@@ -6,9 +6,6 @@
  * owner is inside; then it comes back later. A parked domain belongs to whoever holds the progress lock, until its owner
  * comes and takes it back, under that lock. Who *has* a domain below is its owner inside, or the holder of the progress
  * lock while it is parked. (tests/models/td.pml)
- *
- * Where membarrier is forbidden both sides have a full barrier of their own. ThreadSanitizer knows no barriers: for it
- * the store and the load are sequentially consistent, which is the same protocol with what it does know.
  */
 #ifndef SOFT_TD_H
 #define SOFT_TD_H
@@ -19,23 +16,10 @@
 
 #include <infiniband/verbs.h>
 
+#include "client/soft/barrier.h"
 #include "client/soft/hot.h"
 #include "client/soft/lock.h"
 #include "proto/ring_abi.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define TD_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TD_TSAN 1
-#endif
-#endif
-
-#ifdef TD_TSAN
-#define TD_ORDER memory_order_seq_cst
-#else
-#define TD_ORDER memory_order_relaxed
-#endif
 
 #define TD_KEYS 4u /* keys that a turn holds at a time; a longer list of pieces counts itself in */
 
@@ -85,8 +69,6 @@ struct soft_td {
 	_Atomic uint64_t counts[VSD_COUNT_N];
 };
 
-extern bool td_fences; /* no membarrier */
-
 /* Decides how; before any domain is used. */
 void td_init(void);
 struct soft_td *td_new(void);
@@ -97,20 +79,6 @@ void td_free(struct soft_td *td);
 void td_take_back(struct soft_td *td);
 /* Work is left, and this thread may not come back: the progress thread is woken if all sleep. */
 void td_left_behind(void);
-
-/* The owner's half of the barrier. */
-static inline void td_barrier_light(void)
-{
-#ifndef TD_TSAN
-	if (__builtin_expect(td_fences, 0))
-		atomic_thread_fence(memory_order_seq_cst);
-	else
-		atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
-
-/* The other one: every thread of the process that is not in here executes a full barrier. */
-void td_barrier_heavy(void);
 
 static inline void td_enter(struct soft_td *td)
 {
@@ -152,7 +120,7 @@ static inline struct soft_td *soft_enter(struct soft_lock *lock)
 			return td;
 		td_leave(td); /* it has just lost its elision */
 	}
-	pthread_mutex_lock(&lock->mutex);
+	soft_mutex_lock(&lock->mutex);
 	return NULL;
 }
 
@@ -161,7 +129,7 @@ static inline void soft_leave(struct soft_lock *lock, struct soft_td *td)
 	if (td)
 		td_leave(td);
 	else
-		pthread_mutex_unlock(&lock->mutex);
+		soft_mutex_unlock(&lock->mutex);
 }
 
 /* The same for calls that any thread may make, and that may wait: the domain is parked. */
@@ -178,8 +146,6 @@ void td_park_wait(struct soft_td *td);
 /* The same for several at once: marks one, then takes all that were marked. True when it has the one. */
 void td_park_begin(struct soft_td *td);
 void td_park_all(void);
-/* Every owner that is inside now has left once when this returns. */
-void td_synchronize(void);
 /* Brings the process's counters up to the domain's. */
 void td_flush_counts(struct soft_td *td);
 

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "client/soft/lane.h"
 #include "client/soft/qp_private.h"
 #include "client/soft/rt_private.h"
 #include "client/soft/td.h"

@@ -3,6 +3,7 @@
  * What the holder of the progress lock does for thread domains: it looks at those whose owner may be away, parks those
  * that have work which nobody does, and serves the parked ones. It never waits for an owner here.
  */
+#include "client/soft/lane.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 #include "client/soft/td.h"

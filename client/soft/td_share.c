@@ -63,9 +63,9 @@ static void expose(struct soft_lock *lock)
 {
 	if (!lock->shared)
 		return;
-	pthread_mutex_lock(&lock->mutex);
+	soft_mutex_lock(&lock->mutex);
 	atomic_store(&lock->td, NULL);
-	pthread_mutex_unlock(&lock->mutex);
+	soft_mutex_unlock(&lock->mutex);
 	lock->shared = false;
 }
 
@@ -74,8 +74,8 @@ static void expose_qp(struct soft_td *td, struct soft_qp *qp)
 {
 	struct wire *wire;
 
-	pthread_mutex_lock(&qp->sq_lock.mutex);
-	pthread_mutex_lock(&qp->rq_lock.mutex);
+	soft_mutex_lock(&qp->sq_lock.mutex);
+	soft_mutex_lock(&qp->rq_lock.mutex);
 	td_forget_qp(td, qp);
 	wire = atomic_load(&qp->wire);
 	if (wire)
@@ -84,8 +84,8 @@ static void expose_qp(struct soft_td *td, struct soft_qp *qp)
 	atomic_store(&qp->sq_lock.td, NULL);
 	qp->priv->timer_set = 0;
 	qp_timer_update(qp);
-	pthread_mutex_unlock(&qp->rq_lock.mutex);
-	pthread_mutex_unlock(&qp->sq_lock.mutex);
+	soft_mutex_unlock(&qp->rq_lock.mutex);
+	soft_mutex_unlock(&qp->sq_lock.mutex);
 	if (wire)
 		progress_adopt(wire);
 	rt_run_later(qp);
@@ -137,7 +137,7 @@ static void share(struct soft_lock *lock)
 void qp_elide(struct soft_qp *qp)
 {
 	bool entered = rt_enter();
-	struct soft_td *td = qp->pd->td;
+	struct soft_td *td = qp->pd ? qp->pd->td : NULL;
 
 	if (fits(qp, td)) {
 		td_park_wait(td);
@@ -153,5 +153,13 @@ void qp_elide(struct soft_qp *qp)
 		if (qp->srq)
 			share(&qp->srq->lock);
 	}
+	rt_leave(entered);
+}
+
+void td_share_cq(struct soft_cq *cq)
+{
+	bool entered = rt_enter();
+
+	share(&cq->lock);
 	rt_leave(entered);
 }

@@ -7,7 +7,7 @@
  */
 #include <errno.h>
 
-#include "client/soft/qp_private.h"
+#include "client/soft/quick.h"
 #include "client/soft/rt_private.h"
 
 static bool serves(int state)
@@ -56,6 +56,11 @@ void qp_publish_rq(struct soft_qp *qp)
 	publish(qp, false, true);
 }
 
+void qp_publish(struct soft_qp *qp)
+{
+	publish(qp, true, true);
+}
+
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
 	return !a || (b && b < a) ? b : a;
@@ -98,6 +103,9 @@ static bool inbound(struct soft_qp *qp, struct wire *wire)
 	for (unsigned n = 0; qp->priv->failure == QP_FINE; n++) {
 		int found = serves(qp_state(qp)) ? wire_req_peek(wire, &head) : 0;
 
+		/* Behind a request that was served: what else there is to do is for the next turn. */
+		if (n && !found && !qp->priv->resp.stream.active && !qp->priv->resp.rnr_owed && !qp->priv->resp.nak_owed)
+			break;
 		rc = found < 0 ? found : requester_inbound(qp, wire);
 		if (rc < 0)
 			break;
@@ -146,7 +154,7 @@ static bool error_turn(struct soft_qp *qp, struct wire *wire)
 			priv->resp.nak_owed = false;
 		if (!priv->resp.nak_owed) {
 			qp_publish_rq(qp);
-			wire_close(wire);
+			qp_close_wire(qp, wire);
 		}
 	}
 	if (!priv->flushing || rt_now() < priv->flush_at)
@@ -178,7 +186,7 @@ bool qp_turn(struct soft_qp *qp)
 		did |= requester_timers(qp, rt_now());
 	did |= requester_push(qp);
 	deadlines(qp, wire);
-	publish(qp, true, true); /* what is acknowledged, before the QP closes its half */
+	qp_publish(qp); /* what is acknowledged, before the QP closes its half */
 	qp_settle(qp, true);
 	sq_check_drained(qp);
 	qp_timer_update(qp);
@@ -198,8 +206,10 @@ static bool try_turn(struct soft_qp *qp, struct wire *wire)
 		rt_run_later(qp);
 		return false;
 	}
-	if (!wire || atomic_load_explicit(&qp->wire, memory_order_relaxed) == wire)
-		did = qp_turn(qp);
+	if (!wire || atomic_load_explicit(&qp->wire, memory_order_relaxed) == wire) {
+		if (!wire || !quick_turn(qp, wire, &did))
+			did |= qp_turn(qp);
+	}
 	soft_unlock(&qp->rq_lock);
 	soft_unlock(&qp->sq_lock);
 	return did;
@@ -242,6 +252,12 @@ void qp_posted(struct soft_qp *qp)
 	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
 	int state = qp_state(qp);
 
+	if (wire && quick_engine(qp, wire))
+		return;
+	if (wire && quick_push(qp, wire)) {
+		qp_publish_sq(qp);
+		return;
+	}
 	if (priv->stopped)
 		return;
 	if (atomic_load_explicit(&priv->recv_failed, memory_order_relaxed) && atomic_exchange(&priv->recv_failed, false)) {
@@ -254,7 +270,7 @@ void qp_posted(struct soft_qp *qp)
 		return;
 	}
 	/* An engine may run when what is before is acknowledged: look. */
-	if (wire && !wire->broken && wire_is_open(wire) && req->una != req->tx &&
+	if (req->tx != req->head && wire && !wire->broken && wire_is_open(wire) && req->una != req->tx &&
 		requester_inbound(qp, wire) < 0)
 		qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
 	requester_push(qp);

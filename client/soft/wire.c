@@ -14,30 +14,15 @@
 #include <unistd.h>
 
 #include "client/control/control.h"
+#include "client/soft/lane.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
 enum { WANT_REQ = 1, WANT_RESP = 2 };
 
-#define RW_BASE sizeof(((struct vsd_req *)0)->rw.data)
+#define RW_BASE LANE_RW_BASE
 #define UD_BASE sizeof(((struct vsd_req *)0)->ud.data)
-#define MORE sizeof(((struct vsd_req_more *)0)->data)
-
-static uint32_t tag_at(uint64_t pos, uint32_t n)
-{
-	return (uint32_t)(pos / n) + 1;
-}
-
-/* Positions are written under a lock, and looked at without it by the runtime, to see if a service is worth its locks. */
-static uint64_t pos_get(const uint64_t *pos)
-{
-	return __atomic_load_n(pos, __ATOMIC_RELAXED);
-}
-
-static void pos_set(uint64_t *pos, uint64_t value)
-{
-	__atomic_store_n(pos, value, __ATOMIC_RELAXED);
-}
+#define MORE LANE_MORE
 
 static int wire_break(struct wire *wire, const char *what)
 {
@@ -99,14 +84,9 @@ static int lane_space(struct wire *wire, struct lane_out *lane, enum pool_kind k
 	if (taken != lane->taken) {
 		if (lane->held)
 			pool_release(wire->pair, kind, lane, taken);
-		pos_set(&lane->taken, taken);
+		lane_pos_set(&lane->taken, taken);
 	}
 	return (int)(lane->n - (lane->pos - taken));
-}
-
-static void *lane_slot(const struct lane_out *lane, uint64_t pos)
-{
-	return lane->slots + (pos & (lane->n - 1)) * VSD_LINE;
 }
 
 static void lane_chunk(struct lane_out *lane, uint64_t pos, int chunk)
@@ -131,9 +111,19 @@ int wire_req_space(struct wire *wire)
 	return lane_space(wire, &wire->req_out, POOL_REQ, &wire->theirs->req_taken);
 }
 
+/*
+ * Whoever looks takes note of what the peer took, and then nothing is left that would say so to what waits for space: it
+ * may have looked a moment before. So it is said here.
+ */
 int wire_resp_space(struct wire *wire)
 {
-	return lane_space(wire, &wire->resp_out, POOL_RESP, &wire->theirs->resp_taken);
+	uint64_t before = wire->resp_out.taken;
+	int space = lane_space(wire, &wire->resp_out, POOL_RESP, &wire->theirs->resp_taken);
+	struct soft_qp *qp = atomic_load_explicit(&wire->qp, memory_order_relaxed);
+
+	if (wire->resp_out.taken != before && qp && atomic_load_explicit(&wire->want, memory_order_relaxed) & WANT_RESP)
+		qp_again(qp);
+	return space;
 }
 
 static size_t inline_base(const struct vsd_req *head)
@@ -164,7 +154,7 @@ unsigned wire_req_slots(const struct wire *wire, const struct vsd_req *head, siz
 void wire_req_put(struct wire *wire, const struct vsd_req *head, const void *payload, int chunk)
 {
 	struct lane_out *lane = &wire->req_out;
-	struct vsd_req *slot = lane_slot(lane, lane->pos), copy = *head;
+	struct vsd_req *slot = lane_out_slot(lane, lane->pos), copy = *head;
 	size_t base = inline_base(head), rest = 0;
 	const uint8_t *from = payload;
 
@@ -175,54 +165,42 @@ void wire_req_put(struct wire *wire, const struct vsd_req *head, const void *pay
 		rest = head->len - rest;
 	}
 	for (unsigned i = 1; from && i < head->slots; i++) {
-		struct vsd_req_more *more = lane_slot(lane, lane->pos + i);
+		struct vsd_req_more *more = lane_out_slot(lane, lane->pos + i);
 		size_t part = rest < MORE ? rest : MORE;
 
 		memcpy(more->data, from, part);
 		from += part;
 		rest -= part;
-		atomic_store_explicit(&more->tag, tag_at(lane->pos + i, lane->n), memory_order_relaxed);
+		atomic_store_explicit(&more->tag, lane_tag(lane->pos + i, lane->n), memory_order_relaxed);
 		lane_chunk(lane, lane->pos + i, -1);
 	}
 	memcpy((uint8_t *)slot + sizeof(slot->tag), (uint8_t *)&copy + sizeof(copy.tag),
 		VSD_LINE - sizeof(copy.tag));
 	lane_chunk(lane, lane->pos, chunk);
-	atomic_store_explicit(&slot->tag, tag_at(lane->pos, lane->n), memory_order_release);
-	pos_set(&lane->pos, lane->pos + head->slots);
+	atomic_store_explicit(&slot->tag, lane_tag(lane->pos, lane->n), memory_order_release);
+	lane_pos_set(&lane->pos, lane->pos + head->slots);
 	want_clear(wire, WANT_REQ);
 }
 
 void wire_resp_put(struct wire *wire, const struct vsd_resp *resp, int chunk)
 {
 	struct lane_out *lane = &wire->resp_out;
-	struct vsd_resp *slot = lane_slot(lane, lane->pos);
+	struct vsd_resp *slot = lane_out_slot(lane, lane->pos);
 
 	memcpy((uint8_t *)slot + sizeof(slot->tag), (const uint8_t *)resp + sizeof(resp->tag),
 		VSD_LINE - sizeof(resp->tag));
 	lane_chunk(lane, lane->pos, chunk);
-	atomic_store_explicit(&slot->tag, tag_at(lane->pos, lane->n), memory_order_release);
-	pos_set(&lane->pos, lane->pos + 1);
+	atomic_store_explicit(&slot->tag, lane_tag(lane->pos, lane->n), memory_order_release);
+	lane_pos_set(&lane->pos, lane->pos + 1);
 	want_clear(wire, WANT_RESP);
 }
 
 /* --- consumer ---------------------------------------------------------------------------------------------------- */
 
-static const void *lane_in_slot(const struct lane_in *lane, uint64_t pos)
-{
-	return lane->slots + (pos & (lane->n - 1)) * VSD_LINE;
-}
-
-static bool lane_in_valid(const struct lane_in *lane, uint64_t pos)
-{
-	const _Atomic uint32_t *tag = lane_in_slot(lane, pos);
-
-	return atomic_load_explicit(tag, memory_order_acquire) == tag_at(pos, lane->n);
-}
-
 /* What a request may be, whatever its meaning. */
 static bool req_sane(const struct vsd_req *head, uint32_t n)
 {
-	if (head->op < VSD_REQ_SEND || head->op > VSD_REQ_FLUSH || head->slots == 0)
+	if (head->op < VSD_REQ_SEND || head->op > VSD_REQ_AIM || head->slots == 0)
 		return false;
 	if (head->flags & VSD_F_CHUNK) {
 		/* Both kinds have the chunk's number at the same place. */
@@ -242,7 +220,7 @@ int wire_req_peek(struct wire *wire, struct vsd_req *head)
 
 	if (wire->broken)
 		return -EPROTO;
-	if (!peer_half(wire) || !lane_in_valid(lane, lane->pos))
+	if (!peer_half(wire) || !lane_in_next(lane))
 		return 0;
 	memcpy(head, lane_in_slot(lane, lane->pos), sizeof(*head));
 	if (!req_sane(head, lane->n))
@@ -275,7 +253,7 @@ const void *wire_req_payload(struct wire *wire, const struct vsd_req *head, void
 
 void wire_req_consume(struct wire *wire, const struct vsd_req *head)
 {
-	pos_set(&wire->req_in.pos, wire->req_in.pos + head->slots);
+	lane_in_move(&wire->req_in, wire->req_in.pos + head->slots);
 }
 
 int wire_resp_peek(struct wire *wire, struct vsd_resp *resp)
@@ -284,7 +262,7 @@ int wire_resp_peek(struct wire *wire, struct vsd_resp *resp)
 
 	if (wire->broken)
 		return -EPROTO;
-	if (!peer_half(wire) || !lane_in_valid(lane, lane->pos))
+	if (!peer_half(wire) || !lane_in_next(lane))
 		return 0;
 	memcpy(resp, lane_in_slot(lane, lane->pos), sizeof(*resp));
 	if (resp->op < VSD_RESP_READ || resp->op > VSD_RESP_DONE)
@@ -308,7 +286,7 @@ const void *wire_resp_payload(struct wire *wire, const struct vsd_resp *resp)
 
 void wire_resp_consume(struct wire *wire)
 {
-	pos_set(&wire->resp_in.pos, wire->resp_in.pos + 1);
+	lane_in_move(&wire->resp_in, wire->resp_in.pos + 1);
 }
 
 /* --- acknowledgements -------------------------------------------------------------------------------------------- */
@@ -333,30 +311,6 @@ uint64_t wire_acked(struct wire *wire)
 
 	atomic_store_explicit(&wire->seen_acked, acked, memory_order_relaxed);
 	return acked;
-}
-
-bool wire_pending(struct wire *wire)
-{
-	const struct vsd_half *theirs = wire->theirs;
-
-	if (atomic_load_explicit(&theirs->state, memory_order_relaxed) !=
-	    atomic_load_explicit(&wire->seen_state, memory_order_relaxed))
-		return true;
-	if (!__atomic_load_n(&wire->peer_open, __ATOMIC_RELAXED))
-		return false;
-	if (lane_in_valid(&wire->req_in, pos_get(&wire->req_in.pos)) ||
-	    lane_in_valid(&wire->resp_in, pos_get(&wire->resp_in.pos)))
-		return true;
-	if (atomic_load_explicit(&theirs->acked, memory_order_relaxed) !=
-		    atomic_load_explicit(&wire->seen_acked, memory_order_relaxed) ||
-	    atomic_load_explicit(&theirs->recvs, memory_order_relaxed) !=
-		    atomic_load_explicit(&wire->seen_recvs, memory_order_relaxed))
-		return true;
-	if (!atomic_load_explicit(&wire->want, memory_order_relaxed) &&
-	    !atomic_load_explicit(&wire->pair->priv->waiting, memory_order_relaxed))
-		return false;
-	return atomic_load_explicit(&theirs->req_taken, memory_order_relaxed) != pos_get(&wire->req_out.taken) ||
-	       atomic_load_explicit(&theirs->resp_taken, memory_order_relaxed) != pos_get(&wire->resp_out.taken);
 }
 
 /* --- space and notice -------------------------------------------------------------------------------------------- */
@@ -412,11 +366,24 @@ static void kick_if_asleep(struct pair *pair)
 	atomic_store(&pair->priv->kicked, state);
 }
 
+/* The usual case of notify(): the other process is awake and polls this wire, and somebody looks at what stays untaken. */
+static inline bool is_told(const struct wire *wire)
+{
+	const struct pair *pair = wire->pair;
+	uint64_t bit = 1ull << (wire->index % 64);
+
+	return pair->segment && wire->mine != wire->theirs &&
+	       (atomic_load_explicit(&pair->mem->sides[!pair->side].ready[wire->index / 64], memory_order_relaxed) & bit) &&
+	       !(atomic_load_explicit(&pair->page->state, memory_order_relaxed) & 1) &&
+	       (atomic_load_explicit(&wire->watched, memory_order_relaxed) ||
+		       lane_pos(&wire->req_out.pos) == lane_pos(&wire->req_out.taken));
+}
+
 static void notify(struct wire *wire)
 {
 	struct pair *pair = wire->pair;
 
-	if (wire->mine == wire->theirs) {
+	if (wire_is_folded(wire)) {
 		qp_again(wire->qp);
 		return;
 	}
@@ -427,7 +394,7 @@ static void notify(struct wire *wire)
 	mark_ready(pair, wire->index);
 	kick_if_asleep(pair);
 	if (!atomic_load_explicit(&wire->watched, memory_order_relaxed) &&
-	    pos_get(&wire->req_out.pos) != pos_get(&wire->req_out.taken))
+	    lane_pos(&wire->req_out.pos) != lane_pos(&wire->req_out.taken))
 		watch_add(wire);
 }
 
@@ -435,7 +402,8 @@ void wire_notify(struct wire *wire)
 {
 	/* What was published stands before the looks at the ready bit and at the peer's state (datapath: sleeping). */
 	atomic_thread_fence(memory_order_seq_cst);
-	notify(wire);
+	if (!is_told(wire))
+		notify(wire);
 }
 
 void wire_notify_space(struct wire *wire)

@@ -16,6 +16,7 @@
 
 #include "proto/ring_abi.h"
 
+struct map_grant;
 struct soft_qp;
 struct soft_td;
 
@@ -47,7 +48,20 @@ struct lane_out {
 struct lane_in {
 	const uint8_t *slots; /* in the peer's half */
 	uint32_t n;
-	uint64_t pos; /* next slot to read */
+	uint64_t pos;  /* next slot to read */
+	uint64_t next; /* where that is in slots, and the tag that it will have (lane.h) */
+};
+
+/*
+ * A key of the peer's that the map engine used last, and what was found right of it: as long as entry and gate have these
+ * generations, which never come again, it is.
+ */
+struct wire_view {
+	uint32_t key;
+	unsigned access;      /* that both allow */
+	uint64_t entry, gate; /* entry 0: none yet */
+	uint64_t iova, length;
+	_Atomic(struct map_grant *) *place; /* of its grant, which may be another by now */
 };
 
 struct wire {
@@ -73,6 +87,8 @@ struct wire {
 	unsigned idle, tries;
 	_Atomic(struct soft_td *) td; /* of its QP; changes with the domain parked, under the progress lock */
 	unsigned word;		      /* of the domain, with its bit */
+	int hazard; /* the pair's slot that it keeps, -1: none (sq lock) */
+	struct wire_view view; /* (sq lock) */
 	_Atomic unsigned want;	/* WANT_* bits set in mine->want_space */
 	_Atomic bool released;
 	_Atomic bool hot;	/* in the hot set (loopback: or on its way there) */
@@ -85,8 +101,17 @@ struct wire {
 	uint32_t src_range; /* of a datagram wire: the last range of sources that was the peer's, plus 1 */
 };
 
+/* Whether the peer is of this process's domain. */
+bool pair_is_kin(const struct pair *pair);
+/* Whatever its pid gave until now was the peer's: its liveness word is marked before its memory goes. */
+bool pair_is_alive(const struct pair *pair);
 /* Both ends are one QP, connected to itself: the wire reads what it wrote. Before its first use. */
 void wire_fold(struct wire *wire);
+static inline bool wire_is_folded(const struct wire *wire)
+{
+	return wire->mine == wire->theirs;
+}
+
 /* The peer's half state: updates peer_open and peer_closed. */
 void wire_look(struct wire *wire);
 
@@ -146,13 +171,18 @@ void pair_forget_waiter(struct soft_qp *qp);
 /* Takes a slot and stores (key, peer qpn) with a full barrier; NULL when all are taken: use the lane. */
 struct vsd_hazard *pair_hazard_enter(struct pair *pair, uint32_t key, uint32_t peer_qpn);
 void pair_hazard_leave(struct pair *pair, struct vsd_hazard *hazard);
-/* The same for who runs an engine on a wire: its thread domain keeps a slot, if there are enough, and needs no other barrier. */
-struct vsd_hazard *wire_hazard_enter(struct wire *wire, uint32_t key);
+/*
+ * The same for who runs an engine on a wire: its thread domain keeps a slot, if there are enough, and needs no other barrier.
+ * @local: a slot of this process's table of keys, whose region is then held as well; NULL: none.
+ */
+struct vsd_hazard *wire_hazard_enter(struct wire *wire, uint32_t key, const void *local);
 void wire_hazard_leave(struct wire *wire, struct vsd_hazard *hazard);
 /* A slot that a domain kept; -1: none. */
 void pair_hazard_give_back(struct pair *pair, int slot);
 /* The owner's side: true when no live peer's slot names this key (key != 0) or QP (qpn != 0). */
 bool pair_hazards_clear(uint32_t key, uint32_t qpn);
+/* A thread of ours holds the region of that slot; after it was taken out with a full barrier. */
+bool pair_local_named(const void *local);
 
 /* Wire life, called by rt.c when the daemon says so; and by the QP when it lets go. */
 void wire_close(struct wire *wire);   /* stores CLOSED in my half, tells the peer; sq and rq lock held */

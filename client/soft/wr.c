@@ -18,6 +18,7 @@ static uint32_t legal_opcodes(enum ibv_qp_type type)
 {
 	switch ((int)type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
 		return MESSAGES | WRITES | LOCALS | ATOMICS | BIT(IBV_WR_RDMA_READ) |
 		       BIT(IBV_WR_SEND_WITH_INV) | BIT(IBV_WR_ATOMIC_WRITE);
 	case IBV_QPT_UC:
@@ -43,7 +44,7 @@ int post_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opcode, struc
 
 	if ((unsigned)opcode > 31 || !(legal_opcodes(qp->init.qp_type) & BIT(opcode)))
 		return EINVAL;
-	if (pos - atomic_load_explicit(&req->freed, memory_order_acquire) >= req->max)
+	if (pos - req->internals - atomic_load_explicit(&req->freed, memory_order_acquire) >= req->max)
 		return ENOMEM;
 
 	struct swqe *w = swqe_at(req, pos);
@@ -52,7 +53,9 @@ int post_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opcode, struc
 	w->opcode = opcode;
 	w->state = SWQE_QUEUED;
 	w->flags = 0;
-	w->lane_only = false;
+	w->lane_only = qp->xrc; /* whose PD counts is the SRQ's owner's to say */
+	w->srqn = 0;
+	w->internal = TAG_WR_NO;
 	w->off = 0;
 	w->length = w->n_sge = 0;
 	w->sge = req->sges + (size_t)i * req->max_sge;
@@ -117,7 +120,7 @@ int post_check(const struct soft_qp *qp, struct swqe *w)
 		return EINVAL;
 	if (swqe_has_response(w) && (w->flags & IBV_SEND_INLINE))
 		return EINVAL;
-	if (w->opcode == IBV_WR_BIND_MW && (!w->bind.mw || w->bind.mw->context != qp->v.qp.context))
+	if (w->opcode == IBV_WR_BIND_MW && w->bind.context != qp->v.qp.context)
 		return EINVAL;
 	return 0;
 }
@@ -158,12 +161,13 @@ static int take_target(struct soft_qp *qp, struct swqe *w, const struct ibv_send
 		w->swap = wr->wr.atomic.swap;
 	} else if (wr->opcode == IBV_WR_BIND_MW) {
 		w->rkey = wr->bind_mw.rkey;
-		w->bind.mw = wr->bind_mw.mw;
-		w->bind.info = wr->bind_mw.bind_info;
+		w->bind = mw_bind_of(wr->bind_mw.mw, &wr->bind_mw.bind_info);
 	} else {
 		w->raddr = wr->wr.rdma.remote_addr;
 		w->rkey = wr->wr.rdma.rkey;
 	}
+	if (qp->xrc && wr->opcode != IBV_WR_BIND_MW)
+		w->srqn = wr->qp_type.xrc.remote_srqn;
 	return 0;
 }
 

@@ -37,7 +37,7 @@ static void wr_start(struct ibv_qp_ex *qpx)
 
 	req->ex_locked = !rt_foreign(qp->ctx) && !qp_td(qp); /* a lock of the parent's may be held for ever in a child */
 	if (req->ex_locked)
-		pthread_mutex_lock(&qp->sq_lock.mutex);
+		soft_mutex_lock(&qp->sq_lock.mutex);
 	req->ex_start = req->ex_head = req->head;
 	req->ex = NULL;
 	req->ex_error = rt_foreign(qp->ctx) ? EIO : post_state(qp);
@@ -78,7 +78,7 @@ static void wr_abort(struct ibv_qp_ex *qpx)
 
 	qp->priv->req.ex = NULL;
 	if (qp->priv->req.ex_locked && !rt_foreign(qp->ctx))
-		pthread_mutex_unlock(&qp->sq_lock.mutex);
+		soft_mutex_unlock(&qp->sq_lock.mutex);
 }
 
 /* The next WR of the batch, or NULL after an error. */
@@ -204,8 +204,7 @@ static void wr_bind_mw(struct ibv_qp_ex *qpx, struct ibv_mw *mw, uint32_t rkey,
 
 	if (w) {
 		w->rkey = rkey;
-		w->bind.mw = mw;
-		w->bind.info = *info;
+		w->bind = mw_bind_of(mw, info);
 	}
 }
 
@@ -220,8 +219,13 @@ static void wr_set_ud_addr(struct ibv_qp_ex *qpx, struct ibv_ah *ah, uint32_t qp
 
 static void wr_set_xrc_srqn(struct ibv_qp_ex *qpx, uint32_t srqn)
 {
-	(void)srqn;
-	note(&of(qpx)->priv->req, EINVAL);
+	struct soft_qp *qp = of(qpx);
+	struct swqe *w = built(qp);
+
+	if (qp->init.qp_type != IBV_QPT_XRC_SEND)
+		note(&qp->priv->req, EINVAL);
+	else if (w)
+		w->srqn = srqn;
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *qpx, size_t n, const struct ibv_sge *list)
@@ -275,6 +279,7 @@ static uint64_t possible_ops(enum ibv_qp_type type)
 {
 	switch ((int)type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
 		return RC_OPS;
 	case IBV_QPT_UC:
 		return UC_OPS;

@@ -9,35 +9,21 @@
  *	fork safe ROUNDS       the same after ibv_fork_init()
  *	fork mappings ROUNDS   after ibv_fork_init(), of ranges of every size: mappings after all less those before
  */
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include <infiniband/verbs.h>
+
+#include "tests/bench/bench.h"
 
 #undef ibv_reg_mr
 
 enum { PAGE = 4096, PAGES = 256, LIVE = 16, ROUNDS_MAX = 1000000 };
 
 static uint32_t samples[ROUNDS_MAX];
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "fork: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int order(const void *a, const void *b)
 {

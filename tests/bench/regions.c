@@ -9,35 +9,20 @@
  *	regions call ROUNDS           one control call, ibv_alloc_pd()
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/verbsd.h"
+#include "tests/bench/bench.h"
 
 #define ROUNDS_MAX 10000u
 
 static uint64_t samples[ROUNDS_MAX];
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "regions: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static int order(const void *a, const void *b)
 {

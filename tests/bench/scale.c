@@ -4,9 +4,9 @@
  *
  *	scale control N      N rounds of ibv_alloc_pd and ibv_dealloc_pd: microseconds a call
  *	scale connect N      two processes, N RC QPs each: create to RTS, resident memory of each, a message on each
+ *	scale memory N       the same, and the resident memory a second after the messages
  *	scale clients N      N processes in pairs, one RC QP each, a message on each, then idle until stdin ends
  */
-#include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,10 +17,11 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
+
+#include "tests/bench/bench.h"
 
 struct address {
 	uint32_t qpn, lid;
@@ -31,25 +32,11 @@ struct stage {
 	_Atomic uint32_t arrived, open; /* a barrier: counts, and a generation to wait for */
 	uint32_t members;
 	uint64_t took[2];    /* ns, of the connect run */
-	long resident[2][2]; /* KiB before and after the QPs */
+	long resident[2][3]; /* KiB before the QPs, with them, and 1 s after their use */
 	struct address addresses[];
 };
 
 static struct stage *stage;
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "scale: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void barrier(void)
 {
@@ -196,7 +183,7 @@ static int control(unsigned n)
 	return 0;
 }
 
-static void connect_side(unsigned side, unsigned n)
+static void connect_side(unsigned side, unsigned n, bool rest)
 {
 	struct ibv_qp **qps = calloc(n, sizeof(struct ibv_qp *));
 	struct end e;
@@ -223,13 +210,17 @@ static void connect_side(unsigned side, unsigned n)
 		post_send(&e, qps[i]);
 	reap(&e, 2 * (int)n);
 	barrier();
+	if (rest)
+		usleep(1100000);
+	stage->resident[side][2] = resident();
+	barrier();
 	for (unsigned i = 0; i < n; i++)
 		if (ibv_destroy_qp(qps[i]))
 			fail("ibv_destroy_qp");
 	free(qps);
 }
 
-static int connect_run(unsigned n)
+static int connects(unsigned n, bool rest)
 {
 	int status;
 	pid_t child;
@@ -237,18 +228,32 @@ static int connect_run(unsigned n)
 	share(2 * (size_t)n, 2);
 	child = fork();
 	if (child == 0) {
-		connect_side(1, n);
+		connect_side(1, n, rest);
 		exit(0);
 	}
-	connect_side(0, n);
+	connect_side(0, n, rest);
 	if (waitpid(child, &status, 0) != child || status)
 		fail("the other side");
 	printf("connect_%u\t%.2f\tus\n", n, (double)(stage->took[0] > stage->took[1] ? stage->took[0] : stage->took[1])
 	       / n / 1000);
-	for (unsigned side = 0; side < 2; side++)
+	for (unsigned side = 0; side < 2; side++) {
 		printf("resident_qp_%u_side%u\t%.1f\tKiB\n", n, side,
 		       (double)(stage->resident[side][1] - stage->resident[side][0]) / n);
+		if (rest)
+			printf("resident_used_qp_%u_side%u\t%.1f\tKiB\n", n, side,
+			       (double)(stage->resident[side][2] - stage->resident[side][0]) / n);
+	}
 	return 0;
+}
+
+static int connect_run(unsigned n)
+{
+	return connects(n, false);
+}
+
+static int memory_run(unsigned n)
+{
+	return connects(n, true);
 }
 
 static void client(unsigned i)
@@ -303,11 +308,12 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*run)(unsigned n);
-	} modes[] = { { "control", control }, { "connect", connect_run }, { "clients", clients } };
+	} modes[] = { { "control", control }, { "connect", connect_run }, { "memory", memory_run },
+		    { "clients", clients } };
 
 	for (size_t i = 0; argc == 3 && i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (strcmp(argv[1], modes[i].name) == 0)
 			return modes[i].run((unsigned)strtoul(argv[2], NULL, 10));
-	fprintf(stderr, "usage: scale control|connect|clients N\n");
+	fprintf(stderr, "usage: scale control|connect|memory|clients N\n");
 	return 2;
 }

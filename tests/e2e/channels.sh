@@ -14,7 +14,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
 
 channel()
 {
-	(client timeout -k 5 120 "$work/out/channels" "$1")
+	(client_for 120 "$work/out/channels" "$1")
 }
 
 for name in $("$work/out/channels"); do

@@ -80,11 +80,12 @@ tap_run "it says how" grep -q 'rm \[--uid USER\] NAME' "$out"
 daemon_start
 "$verbsctl" watch >"$work/out/watch" 2>&1 &
 pids+=($!)
-watcher_is_there()
+# A watcher is a client before it watches. That it does is seen by what it says: each look here is another client.
+watcher_watches()
 {
-	[ "$("$verbsctl" clients --json | jq '[.clients[] | select(.command | startswith("verbsctl"))] | length')" -ge 2 ]
+	"$verbsctl" status >/dev/null && [ -s "$work/out/watch" ]
 }
-until_true 10 watcher_is_there
+tap_run "somebody watches" until_true 20 watcher_watches
 
 hold one pool/1 1048576 persist ro
 one=$holder

@@ -11,8 +11,10 @@ need ibv_rc_pingpong jq script
 
 out=$work/out/ctl
 export LC_ALL=C.UTF-8
-# The path of a socket has a limit: private folders must be short.
-export TMPDIR=/tmp
+# The path of a socket has a limit: private folders must be short. What others make in /tmp meanwhile is not ours to find.
+TMPDIR=$(mktemp -d /tmp/v.XXXXXX)
+export TMPDIR
+trap 'rm -rf "$TMPDIR"; cleanup' EXIT
 unset XDG_RUNTIME_DIR
 
 # holds NAME COMMAND...: passes if the command succeeds.
@@ -95,13 +97,14 @@ watch_pids+=($!)
 "$verbsctl" watch --json >"$work/out/watch.json" 2>&1 &
 watch_pids+=($!)
 pids+=("${watch_pids[@]}")
-watchers_are_there()
+# A watcher is a client before it watches. That it does is seen by what it says: each look here is another client.
+watchers_watch()
 {
-	[ "$("$verbsctl" clients --json | jq '[.clients[] | select(.command | startswith("verbsctl"))] | length')" -ge 3 ]
+	"$verbsctl" status >/dev/null && [ -s "$work/out/watch" ] && [ -s "$work/out/watch.json" ]
 }
-until_true 10 watchers_are_there || true
+holds "both watch" until_true 20 watchers_watch
 
-port=$((port + 1))
+port_next
 (client "$evil" -p $port -g 0 >"$work/out/server" 2>&1) &
 server=$!
 pids+=("$server")
@@ -216,12 +219,11 @@ holds "run: says that the library has no effect" grep -q 'statically linked' "$o
 
 left()
 {
-	find /tmp -maxdepth 1 -user "$(id -u)" -name 'verbsd-??????' 2>/dev/null | sort
+	find "$TMPDIR" -mindepth 1 -maxdepth 1 -name 'verbsd-??????'
 }
-before=$(left)
 unset VERBSD_SOCKET VERBSD_ADMIN_SOCKET
 status 0 "private: a daemon" ctl run --private -- "$verbsctl" status --json
-holds "private: has a socket of its own" jq -e '.status[0].socket | startswith("/tmp/verbsd-")' "$out"
+holds "private: has a socket of its own" jq -e --arg in "$TMPDIR/verbsd-" '.status[0].socket | startswith($in)' "$out"
 status 7 "private: the program's status" ctl run --private -- sh -c 'exit 7'
 status 143 "private: 128 and the signal" ctl run --private -- sh -c 'kill -TERM $$'
 PATH=/usr/bin:/bin status 127 "private: not found" ctl run --private -- no-such-program
@@ -240,19 +242,18 @@ read -rt 20 said <"$work/out/said"
 holds "private: the daemon stays for the program's children" [ "$said" = 0 ]
 wait "$runner"
 holds "private: the status is the program's" [ $? = 5 ]
-"$verbsctl" run --private -- sh -c 'trap "exit 9" USR1; echo ready >"$0"; while :; do read -r line <"$1"; done' \
-	"$work/out/said" "$work/out/go" &
+# A shell that waits in no system call: the signal finds it wherever it is.
+"$verbsctl" run --private -- sh -c 'trap "exit 9" USR1; echo ready >"$0"; while :; do :; done' "$work/out/said" &
 runner=$!
 pids+=("$runner")
 read -rt 20 said <"$work/out/said"
 kill -USR1 $runner
-# The trap runs when the read ends.
-: <>"$work/out/go"
 wait "$runner"
 holds "private: signals are passed on" [ $? = 9 ]
-holds "private: nothing is left" [ "$(left)" = "$before" ]
+tap_empty "private: nothing is left" "$(left)"
+port_next
 holds "private: a program that talks to itself" ctl run --private -- sh -c \
-	'ibv_rc_pingpong -g 0 -n 100 -p '$((port + 1))' & until ibv_rc_pingpong -g 0 -n 100 -p '$((port + 1))' localhost; do :; done; wait $!'
+	"ibv_rc_pingpong -g 0 -n 100 -p $port & until ibv_rc_pingpong -g 0 -n 100 -p $port localhost; do :; done; wait \$!"
 
 # --- completion, and the manual
 

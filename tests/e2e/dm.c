@@ -39,15 +39,15 @@ static void it_is_had_and_given_back(void)
 	NEED(max >= SIZE);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		attr = bad[i];
-		NEED_ERRNO(ibv_alloc_dm(ctx, &attr), EINVAL);
+		REFUSED(ibv_alloc_dm(ctx, &attr), EINVAL);
 	}
 	attr = (struct ibv_alloc_dm_attr){ .length = max + 1 };
-	NEED_ERRNO(ibv_alloc_dm(ctx, &attr), EINVAL);
+	REFUSED(ibv_alloc_dm(ctx, &attr), EINVAL);
 
 	struct ibv_dm *all = alloc(ctx, max);
 
 	attr.length = 4;
-	NEED_ERRNO(ibv_alloc_dm(ctx, &attr), ENOMEM);
+	REFUSED(ibv_alloc_dm(ctx, &attr), ENOMEM);
 	NEED(ibv_free_dm(all) == 0);
 	for (uint32_t log = 0; log <= 21; log++) {
 		attr.log_align_req = log;
@@ -95,12 +95,12 @@ static void regions_on_it(void)
 	struct ibv_dm *dm = alloc(a.ctx, SIZE);
 	struct ibv_mr *plain = ibv_reg_mr(a.pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE), *none;
 
-	NEED_ERRNO(ibv_reg_dm_mr(a.pd, dm, 0, SIZE, ALL_ACCESS), EINVAL); /* not zero-based */
-	NEED_ERRNO(ibv_reg_dm_mr(a.pd, dm, 0, SIZE + 1, DM_ACCESS), EINVAL);
-	NEED_ERRNO(ibv_reg_dm_mr(a.pd, dm, 4, SIZE, DM_ACCESS), EINVAL);
-	NEED_ERRNO(ibv_reg_dm_mr(a.pd, dm, UINT64_MAX, 1, DM_ACCESS), EINVAL);
-	NEED_ERRNO(ibv_reg_dm_mr(a.pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_WRITE), EINVAL);
-	NEED_ERRNO(ibv_reg_dm_mr(a.pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND), EINVAL);
+	REFUSED(ibv_reg_dm_mr(a.pd, dm, 0, SIZE, ALL_ACCESS), EINVAL); /* not zero-based */
+	REFUSED(ibv_reg_dm_mr(a.pd, dm, 0, SIZE + 1, DM_ACCESS), EINVAL);
+	REFUSED(ibv_reg_dm_mr(a.pd, dm, 4, SIZE, DM_ACCESS), EINVAL);
+	REFUSED(ibv_reg_dm_mr(a.pd, dm, UINT64_MAX, 1, DM_ACCESS), EINVAL);
+	REFUSED(ibv_reg_dm_mr(a.pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_WRITE), EINVAL);
+	REFUSED(ibv_reg_dm_mr(a.pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND), EINVAL);
 	none = ibv_reg_dm_mr(a.pd, dm, SIZE, 0, DM_ACCESS);
 	NEED(none && ibv_dereg_mr(none) == 0);
 
@@ -142,15 +142,15 @@ static void it_is_imported_here(void)
 	pd = ibv_alloc_pd(imported);
 	same = ibv_import_dm(imported, dm->handle);
 	NEED(pd && same && same != dm && same->handle == dm->handle && same->context == imported);
-	NEED_ERRNO(ibv_import_dm(imported, 99999), EINVAL);
-	NEED_ERRNO(ibv_import_dm(imported, pd->handle), EINVAL);
+	REFUSED(ibv_import_dm(imported, 99999), EINVAL);
+	REFUSED(ibv_import_dm(imported, pd->handle), EINVAL);
 	NEED(ibv_memcpy_to_dm(dm, 16, "eight by", 8) == 0);
 	NEED(ibv_memcpy_from_dm(back, same, 16, 8) == 0 && memcmp(back, "eight by", 8) == 0);
 
 	struct ibv_mr *mr = ibv_reg_dm_mr(pd, same, 0, SIZE, DM_ACCESS);
 
 	NEED(mr);
-	NEED_ERRNO(ibv_reg_dm_mr(pd, dm, 0, SIZE, DM_ACCESS), EINVAL); /* of another context */
+	REFUSED(ibv_reg_dm_mr(pd, dm, 0, SIZE, DM_ACCESS), EINVAL); /* of another context */
 	NEED(ibv_free_dm(dm) == EBUSY);
 	/* Let go while a region is on it; and then freed by the other. */
 	ibv_unimport_dm(same);
@@ -198,7 +198,7 @@ static void it_outlives_its_maker(void)
 	child_kill(&child);
 	NEED(ibv_memcpy_to_dm(dm, 0, back, 12) == 0);
 	attr = (struct ibv_alloc_dm_attr){ .length = max_size(ctx) };
-	NEED_ERRNO(ibv_alloc_dm(ctx, &attr), ENOMEM);
+	REFUSED(ibv_alloc_dm(ctx, &attr), ENOMEM);
 	NEED(ibv_free_dm(dm) == 0);
 	NEED(ibv_free_dm(alloc(ctx, attr.length)) == 0);
 	NEED(ibv_close_device(ctx) == 0);
@@ -222,13 +222,13 @@ static void children_have_some(void)
 		if (pid == 0) {
 			NEED(ibv_memcpy_from_dm(back, dm, 0, 8) == ENOTCONN);
 			NEED(ibv_free_dm(dm) == ENOTCONN);
-			NEED_ERRNO(ibv_reg_dm_mr(pd, dm, 0, 64, DM_ACCESS), ENOTCONN);
+			REFUSED(ibv_reg_dm_mr(pd, dm, 0, 64, DM_ACCESS), ENOTCONN);
 
 			struct ibv_dm *own = alloc(ctx, max_size(ctx) / 8);
 
 			NEED(ibv_memcpy_to_dm(own, 0, "children", 8) == 0);
 			NEED(ibv_memcpy_from_dm(back, own, 0, 8) == 0 && memcmp(back, "children", 8) == 0);
-			NEED_ERRNO(ibv_reg_dm_mr(pd, own, 0, 64, DM_ACCESS), ENOTCONN);
+			REFUSED(ibv_reg_dm_mr(pd, own, 0, 64, DM_ACCESS), ENOTCONN);
 			NEED(ibv_free_dm(own) == 0);
 			_exit(0);
 		}

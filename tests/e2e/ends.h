@@ -7,32 +7,13 @@
 #ifndef TESTS_E2E_ENDS_H
 #define TESTS_E2E_ENDS_H
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <infiniband/verbs.h>
 
-#define NEED(condition)                                                                           \
-	do {                                                                                      \
-		if (!(condition)) {                                                               \
-			fprintf(stderr, "%s:%d: not so: %s (errno %s)\n", __func__, __LINE__,     \
-				#condition, strerror(errno));                                     \
-			_exit(1);                                                                 \
-		}                                                                                 \
-	} while (0)
-
-/* The call fails with that errno. */
-#define NEED_ERRNO(call, error)                                                                   \
-	do {                                                                                      \
-		errno = 0;                                                                        \
-		NEED(!(call));                                                                    \
-		NEED(errno == (error));                                                           \
-	} while (0)
+#include "tests/lib/need.h"
 
 #define ALL_ACCESS                                                                                \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |              \

@@ -80,7 +80,7 @@ static int in_borrowed_memory(void *arg)
 {
 	int n;
 
-	NEED_ERRNO(ibv_get_device_list(&n), ENOTCONN);
+	REFUSED(ibv_get_device_list(&n), ENOTCONN);
 	NEED(ibv_fork_init() == ENOTCONN);
 	things_inert_control(arg);
 	_exit(0);

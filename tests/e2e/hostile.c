@@ -26,7 +26,7 @@ struct setting setting = { .scale = 1 };
 
 static const struct attack *const attacks[] = {
 	attacks_frames, attacks_requests, attacks_objects, attacks_wires, attacks_floods, attacks_fds,
-	attacks_regions,
+	attacks_regions, attacks_xrc, attacks_places,
 };
 
 static unsigned findings;

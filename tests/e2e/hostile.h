@@ -83,6 +83,8 @@ struct world {
 	uint32_t region; /* an MR on a shared region, made when it is first wanted */
 	uint32_t key_first, key_next, qpn_first, qpn_next, keys, qpns;
 	uint32_t qpn, ud_qpn, key;
+	uint32_t xrcd, xsrq, xsend, xrecv; /* of XRC; the last two are QPs */
+	uint32_t srqn, xsend_qpn, xrecv_qpn;
 };
 
 void world_make(struct world *world);
@@ -121,7 +123,7 @@ struct attack {
 };
 
 extern const struct attack attacks_frames[], attacks_requests[], attacks_objects[], attacks_wires[], attacks_floods[],
-	attacks_fds[], attacks_regions[];
+	attacks_fds[], attacks_regions[], attacks_xrc[], attacks_places[];
 
 /* ---- hostile_regions.c ---- */
 

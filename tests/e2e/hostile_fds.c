@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -316,6 +317,7 @@ static void fds_fuse(void)
 	}
 	server = fork();
 	if (server == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		fuse_serve(fuse);
 		_exit(0);
 	}

@@ -173,8 +173,30 @@ static void in_state(const struct operation *operation, unsigned joined, bool ad
 
 static bool is_plain(unsigned op)
 {
-	return op == VSD__OP__OP_DEVICE_LIST || op == VSD__OP__OP_REGION_RELEASE ||
+	return op == VSD__OP__OP_DEVICE_LIST || op == VSD__OP__OP_REGION_RELEASE || op == VSD__OP__OP_DEVICE_COUNTERS ||
 	       (op >= VSD__OP__OP_STATUS && op < VSD__OP__OP_RELOAD);
+}
+
+/* What a process that never joins may ask, but not an administrator. */
+static bool needs_no_process(unsigned op)
+{
+	switch (op) {
+	case VSD__OP__OP_NATIVE_OPEN:
+	case VSD__OP__OP_NATIVE_CLOSE:
+	case VSD__OP__OP_NATIVE_WAIT:
+	case VSD__OP__OP_NATIVE_REGION:
+	case VSD__OP__OP_NATIVE_REG:
+	case VSD__OP__OP_NATIVE_RELEASE:
+	case VSD__OP__OP_NATIVE_DOMAIN:
+	case VSD__OP__OP_REGION_EXPORT:
+	case VSD__OP__OP_REGION_PERSIST:
+	case VSD__OP__OP_REGION_QUERY:
+	case VSD__OP__OP_HEAP_CREATE:
+	case VSD__OP__OP_HEAP_DESTROY:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static void states(void)
@@ -197,6 +219,8 @@ static void states(void)
 			in_state(operation, 2, false, &world, ANSWER_ENDED);
 		} else if (operation->op == VSD__OP__OP_JOIN) {
 			in_state(operation, 2, false, &world, EALREADY);
+			in_state(operation, 1, true, &world, EPERM);
+		} else if (needs_no_process(operation->op)) {
 			in_state(operation, 1, true, &world, EPERM);
 		} else if (admin) {
 			in_state(operation, 1, false, &world, EPERM);

@@ -14,14 +14,19 @@
 static void names_all(struct world *world, const char *what, const uint32_t *handles, size_t n)
 {
 	static const char *const fields[] = {
-		"pd", "td", "parent_domain", "send_cq", "recv_cq", "cq", "srq", "qp", "mr", "handle",
+		"pd", "td", "parent_domain", "send_cq", "recv_cq", "cq", "srq", "xrcd", "qp", "mr", "handle",
 	};
 
 	for (size_t i = 0; i < n_operations; i++) {
 		for (size_t f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {
-			/* The CQ of an SRQ means something for XRC alone. */
-			if (!protobuf_c_message_descriptor_get_field_by_name(operations[i].type, fields[f]) ||
-				(operations[i].op == VSD__OP__OP_SRQ_CREATE && strcmp(fields[f], "cq") == 0))
+			/*
+			 * The CQ of an SRQ and its XRCD, and a QP's, mean something for XRC alone; the PD of a domain is the
+			 * kernel's.
+			 */
+			if (operations[i].op == VSD__OP__OP_NATIVE_DOMAIN ||
+				!protobuf_c_message_descriptor_get_field_by_name(operations[i].type, fields[f]) ||
+				(operations[i].op == VSD__OP__OP_SRQ_CREATE && strcmp(fields[f], "cq") == 0) ||
+				(strcmp(fields[f], "xrcd") == 0 && operations[i].op != VSD__OP__OP_QP_OPEN))
 				continue;
 			for (size_t h = 0; h < n; h++) {
 				ProtobufCMessage *request = request_make(&operations[i], world, true);
@@ -164,7 +169,10 @@ static void attached(void)
 	import.pd = owner.pd;
 	must_be(link_call(&link, VSD__OP__OP_MR_IMPORT, &import.base, NULL), 0, "importing it");
 	import.handle = owner.mr;
-	must_be(link_call(&link, VSD__OP__OP_MR_IMPORT, &import.base, NULL), EOPNOTSUPP, "importing an MR on no region");
+	/* The answer names the process that has the memory, to a process that could as well ask for its own. */
+	must_be(link_call(&link, VSD__OP__OP_MR_IMPORT, &import.base, NULL), 0, "importing an MR on no region");
+	import.spare_key = owner.key;
+	must_be(link_call(&link, VSD__OP__OP_MR_IMPORT, &import.base, NULL), EINVAL, "a key of another process");
 	must_be(modify(&link, owner.qp, IBV_QPS_ERR, 0), EINVAL, "a QP of another process");
 	must_be(make_qp(&link, owner.pd, owner.cq, IBV_QPT_RC, owner.qpn + 7, &handle), EINVAL,
 		"a CQ of another process");
@@ -243,6 +251,7 @@ static void order(void)
 		VSD__OBJECT_TYPE__OBJ_QP, VSD__OBJECT_TYPE__OBJ_QP, VSD__OBJECT_TYPE__OBJ_AH, VSD__OBJECT_TYPE__OBJ_SRQ,
 		VSD__OBJECT_TYPE__OBJ_CQ, VSD__OBJECT_TYPE__OBJ_MW, VSD__OBJECT_TYPE__OBJ_MR,
 		VSD__OBJECT_TYPE__OBJ_PARENT_DOMAIN, VSD__OBJECT_TYPE__OBJ_TD, VSD__OBJECT_TYPE__OBJ_PD,
+		VSD__OBJECT_TYPE__OBJ_XRCD, VSD__OBJECT_TYPE__OBJ_SRQ, VSD__OBJECT_TYPE__OBJ_QP, VSD__OBJECT_TYPE__OBJ_QP,
 	};
 	enum { N = sizeof(type) / sizeof(type[0]) };
 
@@ -253,15 +262,18 @@ static void order(void)
 
 		world_make(&w);
 
-		const uint32_t handle[N] = { w.qp, w.ud, w.ah, w.srq, w.cq, w.mw, w.mr, w.parent, w.td, w.pd };
+		const uint32_t handle[N] = { w.qp, w.ud, w.ah, w.srq, w.cq, w.mw, w.mr, w.parent, w.td, w.pd,
+			w.xrcd, w.xsrq, w.xsend, w.xrecv };
 
-		/* In random order, wrong ones tried until all are gone; a PD or CQ before its users is EBUSY. */
+		/* In random order, wrong ones tried until all are gone; a PD, CQ or XRCD before its users is EBUSY. */
 		for (unsigned i = 0; left > 0 && i < 10000; i++) {
 			unsigned pick = (unsigned)(chance() % N);
-			bool busy = (type[pick] == VSD__OBJECT_TYPE__OBJ_CQ && !(gone[0] && gone[1])) ||
+			bool busy = (type[pick] == VSD__OBJECT_TYPE__OBJ_CQ && !(gone[0] && gone[1] && gone[11] && gone[12])) ||
+				    (type[pick] == VSD__OBJECT_TYPE__OBJ_XRCD && !(gone[11] && gone[13])) ||
 				    (type[pick] == VSD__OBJECT_TYPE__OBJ_TD && !gone[7]) ||
 				    (type[pick] == VSD__OBJECT_TYPE__OBJ_PD && left > 1 &&
-					    !(gone[0] && gone[1] && gone[2] && gone[3] && gone[5] && gone[6] && gone[7]));
+					    !(gone[0] && gone[1] && gone[2] && gone[3] && gone[5] && gone[6] && gone[7] &&
+						    gone[11] && gone[12]));
 			int expected = gone[pick] ? EINVAL : busy ? EBUSY : 0;
 
 			must_be(destroy(&w.link, type[pick], handle[pick]), expected, "DESTROY of a %d", type[pick]);

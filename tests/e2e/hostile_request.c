@@ -28,9 +28,11 @@ const struct operation operations[] = {
 	OPERATION(PARENT_DOMAIN_ALLOC, parent_domain_alloc_request),
 	OPERATION(MR_REG, mr_reg_request),
 	OPERATION(MR_REREG, mr_rereg_request),
+	OPERATION(MR_PLACES, mr_places_request),
 	OPERATION(CQ_CREATE, cq_create_request),
 	OPERATION(CQ_RESIZE, cq_resize_request),
 	OPERATION(SRQ_CREATE, srq_create_request),
+	OPERATION(SRQ_MODIFY, srq_modify_request),
 	OPERATION(QP_CREATE, qp_create_request),
 	OPERATION(QP_MODIFY, qp_modify_request),
 	OPERATION(AH_CREATE, ah_create_request),
@@ -42,14 +44,30 @@ const struct operation operations[] = {
 	OPERATION(REGION_QUERY, region_query_request),
 	OPERATION(MCAST_ATTACH, mcast_request),
 	OPERATION(MCAST_DETACH, mcast_request),
+	OPERATION(MCAST_RESOLVE, mcast_resolve_request),
 	OPERATION(REGION_CREATE, region_create_request),
 	OPERATION(REGION_EXPORT, region_export_request),
 	OPERATION(REGION_IMPORT, region_import_request),
 	OPERATION(REGION_PERSIST, region_persist_request),
 	OPERATION(REGION_RELEASE, region_release_request),
 	OPERATION(REGION_GRANT, region_grant_request),
+	OPERATION(HEAP_CREATE, heap_create_request),
+	OPERATION(HEAP_DESTROY, heap_destroy_request),
 	OPERATION(PD_IMPORT, pd_import_request),
 	OPERATION(MR_IMPORT, mr_import_request),
+	OPERATION(NATIVE_OPEN, native_open_request),
+	OPERATION(NATIVE_CLOSE, native_close_request),
+	OPERATION(NATIVE_WAIT, native_wait_request),
+	OPERATION(NATIVE_REGION, native_region_request),
+	OPERATION(NATIVE_REG, native_reg_request),
+	OPERATION(NATIVE_RELEASE, native_release_request),
+	OPERATION(NATIVE_DOMAIN, native_domain_request),
+	OPERATION(DEVICE_COUNTERS, device_counters_request),
+	OPERATION(XRCD_OPEN, xrcd_open_request),
+	OPERATION(QP_OPEN, qp_open_request),
+	OPERATION(QP_QUERY, qp_query_request),
+	OPERATION(XRC_CONNECT, xrc_connect_request),
+	OPERATION(XRC_REPORT, xrc_report_request),
 	OPERATION(STATUS, empty),
 	OPERATION(LIST, list_request),
 	OPERATION(WATCH, empty),
@@ -180,6 +198,33 @@ static void world_lease(struct world *world, Vsd__LeaseKind kind, uint32_t *firs
 		exit(1);
 }
 
+/* An XRC domain with a QP of each kind and an SRQ. */
+static void world_xrc(struct world *world)
+{
+	struct link *link = &world->link;
+	Vsd__XrcdOpenRequest open = VSD__XRCD_OPEN_REQUEST__INIT;
+	Vsd__SrqCreateRequest srq = VSD__SRQ_CREATE_REQUEST__INIT;
+	Vsd__QpCreateRequest recv = VSD__QP_CREATE_REQUEST__INIT, send = VSD__QP_CREATE_REQUEST__INIT;
+
+	open.context = srq.context = recv.context = send.context = link->context;
+	open.create = true;
+	must_be(make_object(link, VSD__OP__OP_XRCD_OPEN, &open.base, &world->xrcd), 0, "XRCD_OPEN");
+	srq.pd = send.pd = world->pd;
+	srq.max_wr = srq.max_sge = send.max_send_wr = send.max_send_sge = 1;
+	srq.type = IBV_SRQT_XRC;
+	srq.has_cq = srq.has_xrcd = srq.has_number = recv.has_xrcd = send.has_send_cq = true;
+	srq.cq = send.send_cq = world->cq;
+	srq.xrcd = recv.xrcd = world->xrcd;
+	srq.number = world->srqn = world->qpn_first + world->qpn_next++;
+	must_be(make_object(link, VSD__OP__OP_SRQ_CREATE, &srq.base, &world->xsrq), 0, "SRQ_CREATE, XRC");
+	recv.type = IBV_QPT_XRC_RECV;
+	must_be(make_object(link, VSD__OP__OP_QP_CREATE, &recv.base, &world->xrecv), 0, "QP_CREATE, XRC_RECV");
+	world->xrecv_qpn = link->reply ? ((Vsd__ObjectReply *)link->reply)->number : 0;
+	send.type = IBV_QPT_XRC_SEND;
+	send.qpn = world->xsend_qpn = world->qpn_first + world->qpn_next++;
+	must_be(make_object(link, VSD__OP__OP_QP_CREATE, &send.base, &world->xsend), 0, "QP_CREATE, XRC_SEND");
+}
+
 void world_make(struct world *world)
 {
 	struct link *link = &world->link;
@@ -195,6 +240,7 @@ void world_make(struct world *world)
 	world_object(world, VSD__OP__OP_SRQ_CREATE, &world->srq);
 	world_object(world, VSD__OP__OP_AH_CREATE, &world->ah);
 	world_object(world, VSD__OP__OP_MW_ALLOC, &world->mw);
+	world_xrc(world);
 	world->key = (world->key_first + world->key_next++) << 8;
 	must_be(make_mr(link, world->pd, world->key, &world->mr), 0, "MR_REG");
 	world->qpn = world->qpn_first + world->qpn_next++;
@@ -218,12 +264,12 @@ static uint64_t name_value(const struct operation *operation, const char *name, 
 	} values[] = {
 		{ "min_version", 1 }, { "max_version", 1 }, { "context", w->link.context }, { "pd", w->pd },
 		{ "td", w->td }, { "parent_domain", w->parent }, { "send_cq", w->cq }, { "recv_cq", w->cq },
-		{ "cq", w->cq }, { "srq", w->srq }, { "qp", w->ud }, { "addr", 0x10000 }, { "iova", 0x10000 },
-		{ "length", 4096 }, { "access", 1 }, { "cqe", 16 }, { "max_wr", 4 }, { "max_sge", 1 },
+		{ "cq", w->cq }, { "srq", w->srq }, { "addr", 0x10000 }, { "iova", 0x10000 },
+		{ "length", 4096 }, { "access", 1 }, { "cqe", 16 }, { "max_wr", 4 }, { "max_sge", 1 }, { "max_tags", 4 },
 		{ "max_send_wr", 4 }, { "max_recv_wr", 4 }, { "max_send_sge", 1 }, { "max_recv_sge", 1 },
-		{ "port", 1 }, { "dlid", 1 }, { "lid", 1 }, { "dest_qpn", w->qpn }, { "state", 1 }, { "count", 1 },
+		{ "port", 1 }, { "dlid", 1 }, { "lid", 0xc001 }, { "dest_qpn", w->qpn }, { "state", 1 }, { "count", 1 },
 		{ "segment", 1 }, { "wire", 1 }, { "generation", 1 }, { "session", ~0ull },
-		{ "size", 4096 }, { "peer", 1 },
+		{ "size", 4096 }, { "peer", 1 }, { "srqn", w->srqn }, { "create", 1 },
 	};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
@@ -237,6 +283,13 @@ static uint64_t name_value(const struct operation *operation, const char *name, 
 	}
 	if (strcmp(name, "key") == 0 || strcmp(name, "spare_key") == 0)
 		return (uint64_t)(w->key_first + w->key_next++ % w->keys) << 8;
+	/* Of other types than XRC it means nothing. */
+	if (strcmp(name, "xrcd") == 0)
+		return operation->op == VSD__OP__OP_QP_OPEN ? w->xrcd : 0;
+	if (strcmp(name, "qp") == 0)
+		return operation->op == VSD__OP__OP_XRC_CONNECT ? w->xsend : w->ud;
+	if (strcmp(name, "qpn") == 0 && operation->op == VSD__OP__OP_QP_OPEN)
+		return w->xrecv_qpn;
 	if (strcmp(name, "qpn") == 0)
 		return operation->op == VSD__OP__OP_PEER_RESOLVE ? w->ud_qpn :
 		       operation->op == VSD__OP__OP_REGION_GRANT ? w->qpn :
@@ -246,9 +299,11 @@ static uint64_t name_value(const struct operation *operation, const char *name, 
 	if (strcmp(name, "handle") == 0)
 		return operation->op == VSD__OP__OP_QP_MODIFY ? w->qp :
 		       operation->op == VSD__OP__OP_CQ_RESIZE ? w->cq :
+		       operation->op == VSD__OP__OP_SRQ_MODIFY ? w->srq :
 		       operation->op == VSD__OP__OP_MR_REREG  ? w->mr :
 		       operation->op == VSD__OP__OP_MR_IMPORT ? w->mr :
 		       operation->op == VSD__OP__OP_PD_IMPORT ? w->pd :
+		       operation->op == VSD__OP__OP_QP_QUERY  ? w->xrecv :
 								w->ah;
 	if (strcmp(name, "type") == 0)
 		return operation->op == VSD__OP__OP_QP_CREATE ? IBV_QPT_RC :
@@ -297,6 +352,8 @@ static void field_fill(ProtobufCMessage *request, const ProtobufCFieldDescriptor
 		bytes->data = calloc(1, bytes->len);
 		if (nonce)
 			memcpy(bytes->data, world->link.nonce, bytes->len);
+		if (strcmp(field->name, "gid") == 0) /* of a multicast group */
+			bytes->data[0] = 0xff;
 		if (field->label == PROTOBUF_C_LABEL_OPTIONAL)
 			*(protobuf_c_boolean *)member(request, field->quantifier_offset) = true;
 	}

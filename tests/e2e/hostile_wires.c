@@ -215,7 +215,129 @@ static void resolves(void)
 		world_end(&worlds[i]);
 }
 
-/* The event socket takes three kinds of requests at most; anything else on it ends the session. */
+static int mcast(struct link *link, unsigned op, uint32_t qp, const uint8_t *gid, size_t n, uint32_t lid)
+{
+	Vsd__McastRequest request = VSD__MCAST_REQUEST__INIT;
+
+	request.context = link->context;
+	request.qp = qp;
+	request.gid.data = (uint8_t *)(uintptr_t)gid;
+	request.gid.len = n;
+	request.lid = lid;
+	return link_call(link, op, &request.base, NULL);
+}
+
+/* Asks on the event socket, where the wires come before the answer. False: refused. */
+static bool mcast_resolve(struct link *link, const Vsd__McastResolveRequest *request, struct frame_header *header,
+	uint8_t *buf, size_t size)
+{
+	struct pollfd poll_fd = { .fd = link->events, .events = POLLIN };
+	struct fdlist fds = FDLIST_NULL;
+	size_t n;
+
+	*header = (struct frame_header){ .version = VSD_VERSION_MAX, .opcode = VSD__OP__OP_MCAST_RESOLVE };
+	n = (size_t)frame_pack(buf, size, header, &request->base);
+	if (send(link->events, buf, n, MSG_NOSIGNAL) != (ssize_t)n)
+		complain("MCAST_RESOLVE cannot be sent");
+	do {
+		if (poll(&poll_fd, 1, 30000) <= 0 || sock_recv(link->events, buf, size, true, &fds, &n) < 0 || n == 0) {
+			complain("MCAST_RESOLVE: no answer");
+			return false;
+		}
+		fdlist_deinit(&fds);
+	} while (frame_parse(buf, n, header) < 0 || header->flags != FRAME_REPLY);
+	return header->status == 0;
+}
+
+/* How many processes are in the group, asked in pages; -1: it was refused. */
+static int mcast_members(struct link *link, const uint8_t *gid, size_t n, uint32_t lid, uint32_t after)
+{
+	Vsd__McastResolveRequest request = VSD__MCAST_RESOLVE_REQUEST__INIT;
+	struct frame_header header;
+	uint8_t buf[1024];
+	int members = 0;
+	bool more = true;
+
+	request.context = link->context;
+	request.gid.data = (uint8_t *)(uintptr_t)gid;
+	request.gid.len = n;
+	request.lid = lid;
+	request.after = after;
+	while (more) {
+		if (!mcast_resolve(link, &request, &header, buf, sizeof(buf)))
+			return -1;
+
+		Vsd__McastResolveReply *reply = vsd__mcast_resolve_reply__unpack(NULL, header.length, buf + sizeof(header));
+
+		if (!reply) {
+			complain("MCAST_RESOLVE: an answer that is none");
+			return -1;
+		}
+		for (size_t i = 0; i < reply->n_peers; i++) {
+			if (reply->peers[i] <= request.after)
+				complain("MCAST_RESOLVE: process %u after %u", reply->peers[i], request.after);
+			request.after = reply->peers[i];
+		}
+		members += (int)reply->n_peers;
+		more = reply->more && reply->n_peers;
+		vsd__mcast_resolve_reply__free_unpacked(reply, NULL);
+	}
+	return members;
+}
+
+static void members_must_be(int members, int expected, const char *what)
+{
+	if (members != expected)
+		complain("%s: %d processes instead of %d", what, members, expected);
+}
+
+/* Groups: names that are none, QPs of others and of other kinds, members that die, and more than one answer names. */
+static void groups(void)
+{
+	enum { N = 40, ATTACH = VSD__OP__OP_MCAST_ATTACH, DETACH = VSD__OP__OP_MCAST_DETACH };
+	static const uint32_t lids[] = { 0, 1, 0xbfff, 0xffff, 0x10000, 0x1c001, 0xffffffffu };
+	static const uint8_t gid[17] = { 0xff, 0x0e, [15] = 1 }, unicast[16] = { 0xfe, 0x80, [15] = 1 };
+	struct world worlds[N];
+
+	for (unsigned i = 0; i < N; i++)
+		world_make(&worlds[i]);
+
+	struct link *link = &worlds[0].link;
+
+	for (size_t n = 0; n <= sizeof(gid); n++) {
+		if (n == 16)
+			continue;
+		must_be(mcast(link, ATTACH, worlds[0].ud, gid, n, 0xc001), EINVAL, "a GID of %zu bytes", n);
+		members_must_be(mcast_members(link, gid, n, 0xc001, 0), -1, "a GID of another length");
+	}
+	for (unsigned i = 0; i < sizeof(lids) / sizeof(lids[0]); i++) {
+		must_be(mcast(link, ATTACH, worlds[0].ud, gid, 16, lids[i]), EINVAL, "LID 0x%x", lids[i]);
+		members_must_be(mcast_members(link, gid, 16, lids[i], 0), -1, "a LID that is none");
+	}
+	must_be(mcast(link, ATTACH, worlds[0].ud, unicast, 16, 0xc001), EINVAL, "a GID of one port");
+	must_be(mcast(link, ATTACH, worlds[0].qp, gid, 16, 0xc001), EINVAL, "an RC QP");
+	must_be(mcast(link, DETACH, worlds[0].ud, gid, 16, 0xc001), EINVAL, "a QP that is not attached");
+	for (unsigned i = 0; i < N; i++)
+		for (unsigned again = 0; again < 2; again++)
+			must_be(mcast(&worlds[i].link, ATTACH, worlds[i].ud, gid, 16, 0xc001), 0, "attach");
+	must_be(destroy(link, VSD__OBJECT_TYPE__OBJ_QP, worlds[0].ud), EBUSY, "a QP that is attached");
+	members_must_be(mcast_members(link, gid, 16, 0xc001, 0), N - 1, "members");
+	members_must_be(mcast_members(link, gid, 16, 0xc001, UINT32_MAX), 0, "members behind the last");
+	members_must_be(mcast_members(link, gid, 16, 0xc002, 0), 0, "members of another LID");
+	for (unsigned i = 1; i < N / 2; i++)
+		world_end(&worlds[i]);
+	/* The daemon hears of their end when it gets to it. */
+	for (unsigned tries = 0; tries < 10000 && mcast_members(link, gid, 16, 0xc001, 0) > N / 2; tries++)
+		;
+	members_must_be(mcast_members(link, gid, 16, 0xc001, 0), N / 2, "members that live");
+	must_be(mcast(link, DETACH, worlds[0].ud, gid, 16, 0xc001), 0, "detach");
+	must_be(destroy(link, VSD__OBJECT_TYPE__OBJ_QP, worlds[0].ud), 0, "a QP that was attached");
+	world_end(&worlds[0]);
+	for (unsigned i = N / 2; i < N; i++)
+		world_end(&worlds[i]);
+}
+
+/* The event socket takes a few kinds of requests at most; anything else on it ends the session. */
 static void event_socket(void)
 {
 	for (unsigned i = 0; i < 60; i++) {
@@ -246,5 +368,6 @@ static void event_socket(void)
 
 const struct attack attacks_wires[] = {
 	{ "wires", wires },	  { "segments", segments },	    { "unread_wires", unread_wires },
-	{ "resolves", resolves }, { "event_socket", event_socket }, { NULL, NULL },
+	{ "resolves", resolves }, { "groups", groups },	    { "event_socket", event_socket },
+	{ NULL, NULL },
 };

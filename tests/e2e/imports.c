@@ -84,7 +84,7 @@ static int file_of(const void *bytes, size_t n, int seals)
 /* Each is refused with @error, and stays the caller's. */
 static void refused(int fd, int error)
 {
-	NEED_ERRNO(ibv_import_device(fd), error);
+	REFUSED(ibv_import_device(fd), error);
 	NEED(fcntl(fd, F_GETFD) >= 0);
 	close(fd);
 }
@@ -102,8 +102,8 @@ static void what_is_no_context(void)
 	struct ibv_mr *mr = verbsd_alloc_mr(end.pd, &attr);
 
 	NEED(mr);
-	NEED_ERRNO(ibv_import_device(-1), EBADF);
-	NEED_ERRNO(ibv_import_device(999999), EBADF);
+	REFUSED(ibv_import_device(-1), EBADF);
+	REFUSED(ibv_import_device(999999), EBADF);
 	NEED(pipe(fds) == 0);
 	refused(fds[0], EINVAL);
 	refused(fds[1], EINVAL);
@@ -116,7 +116,7 @@ static void what_is_no_context(void)
 	/* Of the right kind, but nobody's. */
 	refused(file_of(nonce, 32, seals), EACCES);
 	refused(verbsd_export_mr_fd(mr, 0), EACCES);
-	NEED_ERRNO(verbsd_import_mr_fd(end.pd, end.ctx->cmd_fd, 0), EACCES);
+	REFUSED(verbsd_import_mr_fd(end.pd, end.ctx->cmd_fd, 0), EACCES);
 	/* A device, but not one of RDMA: the real library's to refuse. */
 	NEED(!ibv_import_device(open("/dev/null", O_RDONLY)));
 	NEED(ibv_dereg_mr(mr) == 0);
@@ -164,14 +164,14 @@ static void a_pd_here(void)
 	uint8_t *first = memory_new(), *second = memory_new();
 
 	NEED(same && same != pd && same->handle == pd->handle && same->context == imported && other);
-	NEED_ERRNO(ibv_import_pd(imported, 0), EINVAL);
-	NEED_ERRNO(ibv_import_pd(imported, 99999), EINVAL);
+	REFUSED(ibv_import_pd(imported, 0), EINVAL);
+	REFUSED(ibv_import_pd(imported, 99999), EINVAL);
 	end_pair(&a, &b);
 
 	/* Each by the other's QP: the lkey on one side, the rkey on the other. */
 	struct ibv_mr *here = reg(pd, first), *there = reg(same, second), *wrong = reg(other, first);
 
-	NEED_ERRNO(ibv_import_pd(imported, here->handle), EINVAL);
+	REFUSED(ibv_import_pd(imported, here->handle), EINVAL);
 	memset(first, 1, SIZE);
 	NEED(write_from(&b, here, first, second, there->rkey) == IBV_WC_SUCCESS);
 	NEED(second[0] == 1 && second[SIZE - 1] == 1);
@@ -237,7 +237,7 @@ static void a_parent_domain_on_it(void)
 	uint8_t *first = memory_new(), *second = memory_new();
 
 	NEED(same && td && domain);
-	NEED_ERRNO(ibv_import_pd(imported, domain->handle), EINVAL);
+	REFUSED(ibv_import_pd(imported, domain->handle), EINVAL);
 	end_pair(&a, &b);
 
 	struct ibv_mr *here = reg(pd, first), *there = reg(domain, second);
@@ -305,9 +305,9 @@ static void an_mr_here(void)
 	NEED(again->context == imported && again->pd == same && again->handle == mr->handle);
 	/* A region's too: it is the same MR, not another on the same memory. */
 	NEED(shared && shared->lkey == region->lkey && shared->rkey == region->rkey && !shared->addr);
-	NEED_ERRNO(ibv_import_mr(other, mr->handle), EINVAL);
-	NEED_ERRNO(ibv_import_mr(same, 99999), EINVAL);
-	NEED_ERRNO(ibv_import_mr(same, pd->handle), EINVAL);
+	REFUSED(ibv_import_mr(other, mr->handle), EINVAL);
+	REFUSED(ibv_import_mr(same, 99999), EINVAL);
+	REFUSED(ibv_import_mr(same, pd->handle), EINVAL);
 	end_pair(&a, &b);
 	memset(memory, 5, SIZE);
 	NEED(write_from(&b, again, memory, region->addr, shared->rkey) == IBV_WC_SUCCESS);
@@ -318,7 +318,7 @@ static void an_mr_here(void)
 	NEED(ibv_dereg_mr(again) == 0);
 	NEED(ibv_dereg_mr(mr) == EINVAL);
 	NEED(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT && errno == EINVAL);
-	NEED_ERRNO(ibv_import_mr(same, mr->handle), EINVAL);
+	REFUSED(ibv_import_mr(same, mr->handle), EINVAL);
 	NEED(write_from(&a, region, region->addr, memory, mr->rkey) == IBV_WC_REM_ACCESS_ERR);
 	ibv_unimport_mr(mr);
 	end_qp_destroy(&a);
@@ -404,8 +404,8 @@ static void importer(int fd, void *arg)
 	struct handles handles = take_over(fd, &end);
 	struct verbsd_mr_info info;
 
-	NEED_ERRNO(ibv_import_mr(end.pd, handles.plain), EOPNOTSUPP);
-	NEED_ERRNO(ibv_import_mr(end.pd, 99999), EINVAL);
+	REFUSED(ibv_import_mr(end.pd, handles.plain), EOPNOTSUPP);
+	REFUSED(ibv_import_mr(end.pd, 99999), EINVAL);
 
 	struct ibv_mr *region = ibv_import_mr(end.pd, handles.region), *again = ibv_import_mr(end.pd, handles.region);
 
@@ -538,7 +538,7 @@ static void after_the_opener(bool killed)
 	do
 		NEED(verbsd_query_mr(region, &info) == 0 && info.users <= 2);
 	while (info.users != 1);
-	NEED_ERRNO(ibv_import_mr(a.pd, handles.plain), EINVAL);
+	REFUSED(ibv_import_mr(a.pd, handles.plain), EINVAL);
 	end_qp_destroy(&a);
 	end_qp_destroy(&b);
 	NEED(ibv_dereg_mr(mr) == 0 && ibv_dereg_mr(region) == 0);

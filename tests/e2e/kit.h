@@ -5,32 +5,13 @@
 #ifndef TESTS_E2E_KIT_H
 #define TESTS_E2E_KIT_H
 
-#include <errno.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <infiniband/verbs.h>
 
-#define NEED(condition)                                                                                                 \
-	do {                                                                                                            \
-		if (!(condition)) {                                                                                     \
-			fprintf(stderr, "%s:%d: not so: %s (errno %s)\n", __func__, __LINE__, #condition,               \
-				strerror(errno));                                                                       \
-			_exit(1);                                                                                       \
-		}                                                                                                       \
-	} while (0)
+#include "tests/lib/need.h"
 
-/* The call fails and says why. */
-#define REFUSED(call, error)                                                                                            \
-	do {                                                                                                            \
-		errno = 0;                                                                                              \
-		NEED(!(call));                                                                                          \
-		NEED(errno == (error));                                                                                 \
-	} while (0)
-
-/* The same of a call that returns the errno. */
+/* The call returns that errno (0: none). */
 #define RETURNS(call, error)                                                                                            \
 	do {                                                                                                            \
 		int kit_r = (call);                                                                                     \

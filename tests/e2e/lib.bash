@@ -16,13 +16,22 @@ verbsctl=$root/bin/verbsctl
 preload=$root/lib/libverbsd.so
 full=
 [ "${VERBSD_LENGTH:-ci}" != full ] || full=1
+# What is random is the same in each run of CI length: what such a run finds is of the change that it is run for. At full length
+# it is something else each time, which a script prints.
+seed=${VERBSD_SEED:-1}
+[ -z "$full" ] || seed=${VERBSD_SEED:-$((RANDOM * 32768 + RANDOM))}
+# Limits are for what hangs: each is waited for so often, since the machine may be busy, and with a sanitizer all takes several
+# times as long.
+patience=3
+[ -z "${VERBSD_SANITIZER-}" ] || patience=6
 nobody=65534
 work=$(mktemp -d "${TMPDIR:-/tmp}/verbsd-e2e.XXXXXX")
 chmod 755 "$work"
 mkdir -m 777 "$work/out"
 pids=()
 daemon_pid=
-port=$((20000 + RANDOM % 8000))
+# Where the last program listened, see port_next. Scripts that run at the same time begin in places of their own.
+port=$((20000 + ${VERBSD_PLACE:-0} * 4000 + RANDOM % 3500))
 
 cleanup()
 {
@@ -37,6 +46,10 @@ trap cleanup EXIT
 # as_user COMMAND...: replaces the (sub)shell by the command as the unprivileged user.
 as_user()
 {
+	if [ "$BASHPID" = $$ ]; then
+		echo "Bail out! $1 would take the place of the script itself"
+		exit 1
+	fi
 	ulimit -l 64
 	if [ "$(id -u)" = 0 ]; then
 		exec setpriv --reuid=$nobody --regid=$nobody --clear-groups --inh-caps=-all --bounding-set=-all "$@"
@@ -56,14 +69,14 @@ client_for()
 {
 	local limit=$1
 	shift
-	as_user timeout -k 5 "$limit" env LD_PRELOAD="${VERBSD_PRELOAD_FIRST:+$VERBSD_PRELOAD_FIRST:}$preload" \
+	as_user timeout -k 5 $((limit * patience)) env LD_PRELOAD="${VERBSD_PRELOAD_FIRST:+$VERBSD_PRELOAD_FIRST:}$preload" \
 		VERBSD_SOCKET="$socket" "$@"
 }
 
 # until_true SECONDS COMMAND...: tries the command until it succeeds.
 until_true()
 {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 * patience))
 	shift
 	until "$@"; do
 		[ $SECONDS -lt $end ] || return 1
@@ -146,6 +159,17 @@ listens()
 	grep -qsE "^ *[0-9]+: [0-9A-F]+$hex [0-9A-F]+:0000 0A " "/proc/$1/net/tcp" "/proc/$1/net/tcp6" || ! kill -0 "$1" 2>/dev/null
 }
 
+# port_next: $port is one where nobody listens.
+port_next()
+{
+	local hex
+	while :; do
+		port=$((port + 1))
+		hex=$(printf ':%04X' "$port")
+		grep -qsE "^ *[0-9]+: [0-9A-F]+$hex [0-9A-F]+:0000 0A " /proc/net/tcp /proc/net/tcp6 || return 0
+	done
+}
+
 # pair NAME SERVER CLIENT: two programs under the preload; %P stands for a fresh port. Passes when both end with
 # status 0 and, with PAIR_CHECK set, both outputs match it. `in_server` and `in_client` may be set to a wrapping command.
 in_server=()
@@ -153,9 +177,9 @@ in_client=()
 pair()
 {
 	local name=$1 server=$2 client=$3 spid cpid ss cs
-	port=$((port + 1))
+	port_next
 	# shellcheck disable=SC2086
-	(client "${in_server[@]}" timeout -k 5 "${PAIR_LIMIT:-120}" ${server//%P/$port} >"$work/out/server" 2>&1) &
+	(client "${in_server[@]}" timeout -k 5 $((${PAIR_LIMIT:-120} * patience)) ${server//%P/$port} >"$work/out/server" 2>&1) &
 	spid=$!
 	if ! until_true 20 listens $spid $port; then
 		kill $spid 2>/dev/null
@@ -164,7 +188,7 @@ pair()
 		return 1
 	fi
 	# shellcheck disable=SC2086
-	(client "${in_client[@]}" timeout -k 5 "${PAIR_LIMIT:-120}" ${client//%P/$port} >"$work/out/client" 2>&1) &
+	(client "${in_client[@]}" timeout -k 5 $((${PAIR_LIMIT:-120} * patience)) ${client//%P/$port} >"$work/out/client" 2>&1) &
 	cpid=$!
 	wait $cpid
 	cs=$?

@@ -15,16 +15,9 @@
 
 #include <infiniband/verbs.h>
 
-#define SIZE 8192
+#include "tests/lib/need.h"
 
-#define NEED(condition)                                                                           \
-	do {                                                                                      \
-		if (!(condition)) {                                                               \
-			fprintf(stderr, "%s:%d: not so: %s (errno %s)\n", __func__, __LINE__,     \
-				#condition, strerror(errno));                                     \
-			_exit(1);                                                                 \
-		}                                                                                 \
-	} while (0)
+#define SIZE 8192
 
 /* Two QPs connected to each other: everything that a program has, in one process. */
 struct objects {

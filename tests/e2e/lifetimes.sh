@@ -14,7 +14,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
 
 lifetime()
 {
-	(client timeout -k 5 60 "$work/out/lifetimes" "$1")
+	(client_for 60 "$work/out/lifetimes" "$1")
 }
 
 for name in $("$work/out/lifetimes"); do

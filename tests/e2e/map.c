@@ -274,6 +274,9 @@ static void adders(int fd, void *arg)
 	}
 	if (!stage)
 		initiator_warm_up(&threads[0].self, IBV_WR_RDMA_READ);
+	/* The first message of each goes to the owner. */
+	for (unsigned i = 1; i < THREADS; i++)
+		initiator_run(&threads[i].self, IBV_WR_RDMA_READ, 0, 8, 64);
 	nod(fd);
 	nod_wait(fd);
 	before = runs();

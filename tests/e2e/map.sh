@@ -13,7 +13,6 @@ for name in map revoke; do
 done
 rounds=40
 [ -z "$full" ] || rounds=800
-seed=${VERBSD_SEED:-$RANDOM}
 
 # run NAME COMMAND...: passes if it ends with status 0; 77 is a skip, and its output says why.
 run()
@@ -39,7 +38,7 @@ as_client()
 # The program changes its users itself.
 as_root()
 {
-	LD_PRELOAD="${VERBSD_PRELOAD_FIRST:+$VERBSD_PRELOAD_FIRST:}$preload" timeout -k 5 60 "$@"
+	LD_PRELOAD="${VERBSD_PRELOAD_FIRST:+$VERBSD_PRELOAD_FIRST:}$preload" timeout -k 5 $((60 * patience)) "$@"
 }
 
 daemon_start

@@ -109,7 +109,7 @@ static void a_memfd_to_read(void)
 	ro = open(path, O_RDONLY);
 	NEED(ro >= 0 && pwrite(fd, "hello", 5, 0) == 5);
 	both_open(&both);
-	NEED_ERRNO(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, ro, IBV_ACCESS_LOCAL_WRITE), EACCES);
+	REFUSED(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, ro, IBV_ACCESS_LOCAL_WRITE), EACCES);
 
 	struct ibv_mr *mr = ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, ro, IBV_ACCESS_REMOTE_READ);
 	struct ibv_mr *plain = ibv_reg_mr(both.pd, memory, SIZE, IBV_ACCESS_LOCAL_WRITE);
@@ -126,7 +126,7 @@ static void a_memfd_to_read(void)
 	close(ro);
 	close(fd);
 	fd = memfd(SIZE, F_SEAL_SHRINK | F_SEAL_WRITE);
-	NEED_ERRNO(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, fd, IBV_ACCESS_LOCAL_WRITE), EACCES);
+	REFUSED(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, fd, IBV_ACCESS_LOCAL_WRITE), EACCES);
 	close(fd);
 	both_close(&both);
 }
@@ -157,14 +157,14 @@ static void fds_are_checked(void)
 
 	both_open(&both);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		NEED_ERRNO(ibv_reg_dmabuf_mr(both.pd, bad[i].offset, bad[i].length, bad[i].iova, fd, bad[i].access),
+		REFUSED(ibv_reg_dmabuf_mr(both.pd, bad[i].offset, bad[i].length, bad[i].iova, fd, bad[i].access),
 			bad[i].error);
-	NEED_ERRNO(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, open_end, 0), EINVAL);
-	NEED_ERRNO(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, -1, 0), EBADF);
-	NEED_ERRNO(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, 99999, 0), EBADF);
+	REFUSED(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, open_end, 0), EINVAL);
+	REFUSED(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, -1, 0), EBADF);
+	REFUSED(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, 99999, 0), EBADF);
 	NEED(pipe(fds) == 0);
-	NEED_ERRNO(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, fds[0], 0), EOPNOTSUPP);
-	NEED_ERRNO(ibv_reg_dmabuf_mr(both.pd, 0, 64, 0, file, 0), EOPNOTSUPP);
+	REFUSED(ibv_reg_dmabuf_mr(both.pd, 0, SIZE, 0, fds[0], 0), EOPNOTSUPP);
+	REFUSED(ibv_reg_dmabuf_mr(both.pd, 0, 64, 0, file, 0), EOPNOTSUPP);
 	both_close(&both);
 }
 
@@ -184,9 +184,9 @@ static void addresses_of_ones_own(void)
 	struct ibv_mr *last = ibv_reg_mr_iova(both.pd, memory, 4096, UINT64_MAX - 4095 - 4096, ALL_ACCESS);
 
 	NEED(mr && zero && none && last && mr->addr == memory + 64);
-	NEED_ERRNO(ibv_reg_mr_iova(both.pd, memory, 4096, iova + 1, 0), EINVAL);
-	NEED_ERRNO(ibv_reg_mr_iova(both.pd, memory + 1, 4096, iova, 0), EINVAL);
-	NEED_ERRNO(ibv_reg_mr_iova(both.pd, memory, 8192, UINT64_MAX - 4095, 0), EINVAL);
+	REFUSED(ibv_reg_mr_iova(both.pd, memory, 4096, iova + 1, 0), EINVAL);
+	REFUSED(ibv_reg_mr_iova(both.pd, memory + 1, 4096, iova, 0), EINVAL);
+	REFUSED(ibv_reg_mr_iova(both.pd, memory, 8192, UINT64_MAX - 4095, 0), EINVAL);
 	memory[64] = 1;
 	NEED(end_work(&both.a, &(struct work){ IBV_WR_RDMA_WRITE, iova + 64, 1, mr->lkey, 5, zero->rkey }) == IBV_WC_SUCCESS);
 	NEED(memory[8192 + 5] == 1);
@@ -257,11 +257,11 @@ static void access_flags(void)
 			both_again(&both);
 		NEED(ibv_dereg_mr(mr) == 0);
 	}
-	NEED_ERRNO(ibv_reg_mr(both.pd, memory, 4096, 1 << 15), EINVAL);
-	NEED_ERRNO(ibv_reg_mr(both.pd, NULL, 4096, 0), EFAULT);
-	NEED_ERRNO(ibv_reg_mr(both.pd, memory, SIZE_MAX, 0), EINVAL);
+	REFUSED(ibv_reg_mr(both.pd, memory, 4096, 1 << 15), EINVAL);
+	REFUSED(ibv_reg_mr(both.pd, NULL, 4096, 0), EFAULT);
+	REFUSED(ibv_reg_mr(both.pd, memory, SIZE_MAX, 0), EINVAL);
 	NEED(mprotect(memory, SIZE, PROT_READ) == 0);
-	NEED_ERRNO(ibv_reg_mr(both.pd, memory, 4096, IBV_ACCESS_LOCAL_WRITE), EACCES);
+	REFUSED(ibv_reg_mr(both.pd, memory, 4096, IBV_ACCESS_LOCAL_WRITE), EACCES);
 	NEED(ibv_dereg_mr(from) == 0);
 	both_close(&both);
 }

@@ -147,12 +147,42 @@ static void implicit(int argc, char **argv)
 	NEED(heap);
 	traffic(&s, s.whole, heap);
 	traffic(&s, s.whole, (uint8_t *)(((uintptr_t)stack + 7) & ~(uintptr_t)7));
-	REFUSED(ibv_reg_mr(s.pd, NULL, SIZE_MAX, KIT_ACCESS), EFAULT);
+	REFUSED(ibv_reg_mr(s.pd, NULL, SIZE_MAX, KIT_ACCESS), EINVAL);
 	REFUSED(ibv_reg_mr_iova(s.pd, NULL, SIZE_MAX, 4096, DEMAND & ~IBV_ACCESS_MW_BIND), EINVAL);
 	for (unsigned i = 0; i < 2; i++)
 		REFUSED(ibv_reg_mr(s.pd, NULL, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND | access[i]), EINVAL);
 	munmap(at, SIZE);
 	free(heap);
+	side_end(&s);
+}
+
+static void of_huge_pages(struct side *s, uint8_t *at, int access)
+{
+	struct ibv_mr *mr = ibv_reg_mr(s->pd, at, SIZE, access | IBV_ACCESS_HUGETLB);
+
+	NEED(mr);
+	traffic(s, mr, at);
+	RETURNS(ibv_dereg_mr(mr), 0);
+}
+
+/* A hint for the page tables of an adapter: taken of any memory. Where the host has huge pages, of those too. */
+static void hugetlb(int argc, char **argv)
+{
+	struct side s;
+	uint8_t *at = pages(PROT_READ | PROT_WRITE);
+	size_t length = (size_t)2 << 20;
+	void *huge = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+
+	(void)argc, (void)argv;
+	side_make(&s);
+	of_huge_pages(&s, at, KIT_ACCESS);
+	of_huge_pages(&s, at, DEMAND);
+	if (huge != MAP_FAILED) {
+		of_huge_pages(&s, huge, KIT_ACCESS);
+		of_huge_pages(&s, huge, DEMAND);
+		munmap(huge, length);
+	}
+	munmap(at, SIZE);
 	side_end(&s);
 }
 
@@ -164,7 +194,7 @@ static void remote_fails(struct side *s, enum ibv_wr_opcode opcode, uint32_t n, 
 
 	kit_connect(s->qp, s->peer);
 	status = kit_run(s->qp, opcode, s->plain, s->memory, n, (uintptr_t)at, mr->rkey);
-	if (status != IBV_WC_REM_ACCESS_ERR && status != IBV_WC_REM_OP_ERR) {
+	if (status != IBV_WC_REM_ACCESS_ERR) {
 		fprintf(stderr, "opcode %d of %u bytes at %p: %s\n", opcode, n, at, ibv_wc_status_str(status));
 		_exit(1);
 	}
@@ -246,6 +276,7 @@ static void processes(int argc, char **argv)
 	struct side s;
 	pid_t pid;
 	int status;
+	char ready;
 
 	(void)argc, (void)argv;
 	NEED(pipe(down) == 0 && pipe(up) == 0);
@@ -262,6 +293,11 @@ static void processes(int argc, char **argv)
 	NEED(write(pid ? down[1] : up[1], &near, sizeof(near)) == sizeof(near));
 	NEED(read(pid ? up[0] : down[0], &far, sizeof(far)) == sizeof(far));
 	kit_connect_to(s.qp, far.qpn, &far.address);
+	/* Who may do what the peer refuses waits until the peer is in RTS: a QP that is in error already gets there no more. */
+	if (pid)
+		NEED(read(up[0], &ready, 1) == 1);
+	else
+		NEED(write(up[1], "", 1) == 1);
 	for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]) && pid; i++) {
 		memset(s.memory, (int)i + 1, lengths[i]);
 		memset(s.memory + SIZE / 2, 0, lengths[i]);
@@ -275,7 +311,7 @@ static void processes(int argc, char **argv)
 		enum ibv_wc_status got = kit_run(s.qp, IBV_WR_RDMA_WRITE, s.plain, s.memory, LARGE,
 			(uintptr_t)far.hole, far.rkey);
 
-		NEED(got == IBV_WC_REM_ACCESS_ERR || got == IBV_WC_REM_OP_ERR);
+		NEED(got == IBV_WC_REM_ACCESS_ERR);
 		close(down[1]);
 		NEED(waitpid(pid, &status, 0) == pid && status == 0);
 	} else {
@@ -331,6 +367,11 @@ static void prefetch(int argc, char **argv)
 		RETURNS(advise(s.pd, READING, 0, at, SIZE, mr->lkey), 0);
 		RETURNS(advise(s.pd, WRITING, WAITING, at, 0, mr->lkey), 0);
 		traffic(&s, mr, at);
+		/* One in the middle that cannot be had. */
+		NEED(mprotect(at + 3 * 4096, 4096, PROT_NONE) == 0);
+		RETURNS(advise(s.pd, READING, WAITING, at, SIZE, mr->lkey), EFAULT);
+		RETURNS(advise(s.pd, WRITING, WAITING, at, SIZE, mr->lkey), EFAULT);
+		RETURNS(advise(s.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, WAITING, at, SIZE, mr->lkey), 0);
 		RETURNS(ibv_dereg_mr(mr), 0);
 		munmap(at, SIZE);
 	}
@@ -460,6 +501,7 @@ static void windows(int argc, char **argv)
 static const struct kit_test tests[] = {
 	{ "explicit", explicit },
 	{ "implicit", implicit },
+	{ "hugetlb", hugetlb },
 	{ "absent", absent },
 	{ "processes", processes },
 	{ "prefetch", prefetch },

@@ -20,6 +20,7 @@ static const struct kit_test tests[] = {
 	{ "datagrams", test_datagrams },
 	{ "every-order", test_every_order },
 	{ "random-orders", test_random_orders },
+	{ "xrc-orders", test_xrc_orders },
 	{ "close", test_close },
 	{ NULL, NULL },
 };

@@ -34,5 +34,7 @@ test_fn test_exact, test_garbage, test_default, test_null, test_misaligned, test
 test_fn test_mix, test_mix_processes, test_windows, test_datagrams;
 /* parents_order.c */
 test_fn test_every_order, test_random_orders, test_td_limit, test_close, test_named;
+/* parents_xrc.c */
+test_fn test_xrc_orders;
 
 #endif

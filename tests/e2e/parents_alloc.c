@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Allocators of parent domains: asked for the exact size, alignment and type, believed whatever they answer, and given
- * back exactly what they gave, whatever went wrong meanwhile.
+ * F6 of the field reports. Allocators of parent domains: asked for the exact size, alignment and type, believed
+ * whatever they answer, and given back exactly what they gave, whatever went wrong meanwhile.
  */
 #include "parents.h"
 

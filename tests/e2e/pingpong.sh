@@ -67,6 +67,81 @@ for size in 1 256 257 2048 4096; do
 done
 pair "ibv_ud_pingpong -g 0" "ibv_ud_pingpong -p %P -g 0 -n $small" "ibv_ud_pingpong -p %P -g 0 -n $small 127.0.0.1"
 
+# What is left of the options: timestamps, device memory, MTUs, depths, service levels, devices, numbers of QPs.
+# both PROGRAM OPTIONS
+both()
+{
+	pair "$1 $2" "$1 -p %P $2" "$1 -p %P $2 127.0.0.1"
+}
+n=$((small / 10))
+# Not -t with -e: it gives up at an event whose completion it has polled already, as may come on any device.
+for option in -t "-t -N -c" "-t -o -P" -j "-j -c -e" "-j -t -N" "-j -s 4" "-j -s 65536"; do
+	both ibv_rc_pingpong "-n $n $option"
+done
+
+# refuses_size SIZE: the client says that it cannot copy so many bytes to device memory; its server is not waited for.
+refuses_size()
+{
+	local server status
+	port_next
+	(client_for 60 ibv_rc_pingpong -p $port -j -s "$1" >"$work/out/server" 2>&1) &
+	server=$!
+	pids+=($server)
+	until_true 20 listens $server $port
+	(client_for 60 ibv_rc_pingpong -p $port -j -s "$1" 127.0.0.1 >"$work/out/client" 2>&1)
+	status=$?
+	kill $server 2>/dev/null
+	wait $server
+	cat "$work/out/client"
+	[ $status = 1 ] && grep -q "Copy to dm buffer failed" "$work/out/client"
+}
+# Device memory is copied by fours: so adapters have it, and rdma-core's own test of bad access asks that all else fail.
+for size in 1 4097; do tap_run "ibv_rc_pingpong -j -s $size is refused" refuses_size $size; done
+
+for mtu in 256 4096; do
+	for kind in rc uc srq; do both ibv_${kind}_pingpong "-n $n -s 10000 -m $mtu"; done
+done
+for kind in rc uc ud; do both ibv_${kind}_pingpong "-n $n -r 1 -e"; done
+for kind in rc uc ud srq; do
+	both ibv_${kind}_pingpong "-n $n -r 4096"
+	both ibv_${kind}_pingpong "-n $n -d soft0 -i 1 -l 5 -g 0 -c -e"
+done
+for option in "-q 1" "-q 128 -r 200 -n 50" -o "-o -c -e"; do both ibv_srq_pingpong "-n $n $option"; done
+
+# clients NUMBER: so many of ibv_xsrq_pingpong at one server.
+clients()
+{
+	local i all=() failed=
+	port_next
+	(client_for 60 ibv_xsrq_pingpong -p $port -n 20 -c "$1" >"$work/out/server" 2>&1) &
+	all+=($!)
+	until_true 20 listens ${all[0]} $port
+	for ((i = 0; i < $1; i++)); do
+		(client_for 60 ibv_xsrq_pingpong -p $port -n 20 127.0.0.1 >"$work/out/client.$i" 2>&1) &
+		all+=($!)
+	done
+	for i in "${all[@]}"; do wait "$i" || failed=1; done
+	[ -z "$failed" ] || tail -n 5 "$work/out/server" "$work/out/client."*
+	[ -z "$failed" ]
+}
+
+if [[ $(client ibv_devinfo -v) == *[[:space:]]XRC[[:space:]]* ]]; then
+	for size in 1 4096 65536; do
+		for option in "" -e; do both ibv_xsrq_pingpong "-n 100 -s $size $option"; done
+	done
+	for option in -o "-g 0" "-l 3 -m 256 -s 10000"; do both ibv_xsrq_pingpong "-n 100 $option"; done
+	# Clients share the domain of a file whose name is the program's own; another user may have left one.
+	domain=/tmp/xrc_domain
+	(as_user test ! -e $domain -o -r $domain) || rm -f $domain 2>/dev/null
+	if (as_user test ! -e $domain -o -r $domain); then
+		tap_run "ibv_xsrq_pingpong with five clients" clients 5
+	else
+		tap_skip "ibv_xsrq_pingpong with five clients" "$domain is another user's"
+	fi
+else
+	tap_not_ok "the device has XRC"
+fi
+
 if until_true 20 daemon_empty; then
 	tap_ok "the daemon has no object left"
 else

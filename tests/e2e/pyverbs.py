@@ -2,12 +2,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # rdma-core's own Python tests, as Debian installs them, unchanged, under the preload as an unprivileged user with 64 KiB
-# of lockable memory. Tests of a vendor's hardware are left out. Each test is a case here; none may fail, and no fewer
-# may pass than pyverbs.expected says.
+# of lockable memory. Tests of a vendor's hardware are left out. Each test is a case here; none may fail, no fewer may
+# pass than pyverbs.expected says, and each that is skipped is named there with the reason. A test for the other link
+# layer runs on a device that has it.
+#
+# At full length the suite runs three times, the second and the third time in random order, and passes the same tests;
+# and once on Ethernet.
 #
 # pyverbs.py [MODULE or MODULE.Class.test ...]: only those.
+import fnmatch
 import gzip
 import os
+import random
 import re
 import resource
 import select
@@ -27,12 +33,20 @@ PRELOAD = ":".join(p for p in (os.environ.get("VERBSD_PRELOAD_FIRST"), f"{ROOT}/
 NOBODY = 65534
 SILENCE = 120  # seconds without a result; only a hang reaches it
 
-# Runs below the suite's folder; one line a result. Standard output is the suite's own.
+FULL = os.environ.get("VERBSD_LENGTH") == "full"
+DEVICES = """
+[device soft0]
+[device roce0]
+link_layer = ethernet
+"""
+
+# Runs below the suite's folder: FD DEVICE SEED TEST...; one line a result. Standard output is the suite's own. With a
+# seed other than 0 the tests are in the order that follows from it.
 RUNNER = r"""
-import importlib, os, sys, unittest
+import os, random, sys, unittest
 results = os.fdopen(int(sys.argv.pop(1)), "w")
-wanted = sys.argv[1:]
-sys.argv[1:] = []
+device, seed, *wanted = sys.argv[1:]
+sys.argv[1:] = ["--dev", device]
 sys.path.insert(0, os.path.join(os.getcwd(), "tests"))
 sys.path.insert(0, os.getcwd())
 from args_parser import parser
@@ -55,8 +69,17 @@ class Result(unittest.TestResult):
         if err:
             self.say("fail", test, subtest.id())
 
-suite = unittest.defaultTestLoader.loadTestsFromNames(["tests." + name for name in wanted])
-suite.run(Result())
+def flat(suite):
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from flat(test)
+        else:
+            yield test
+
+tests = list(flat(unittest.defaultTestLoader.loadTestsFromNames(["tests." + name for name in wanted])))
+if int(seed):
+    random.Random(int(seed)).shuffle(tests)
+unittest.TestSuite(tests).run(Result())
 """
 
 
@@ -94,17 +117,49 @@ class HugePages:
             self.set(self.before)
 
 
-class Tap:
+class Expected:
+    """pyverbs.expected: how many pass, and why others are skipped."""
+
     def __init__(self):
+        with open(os.path.join(HERE, "pyverbs.expected")) as file:
+            lines = [line.split(None, 2) for line in file if line.strip() and not line.startswith("#")]
+        self.passed = next(int(words[1]) for words in lines if words[0] == "passed")
+        self.skips = [(words[1], words[2].strip()) for words in lines if words[0] == "skip"]
+
+    def reason(self, name):
+        return next((reason for pattern, reason in self.skips if fnmatch.fnmatchcase(name, pattern)), None)
+
+
+class Tap:
+    """One pass over the suite. Its cases go on counting where the last pass stopped."""
+
+    cases = failed = 0
+
+    def __init__(self, title, expected, strict):
+        self.title = title
+        self.expected = expected
+        self.strict = strict  # skipping what is not named is a failure
         self.n = {"pass": 0, "fail": 0, "skip": 0}
         self.no_huge = 0  # skipped because the host has no huge pages for us
+        self.passed = set()
+        self.other_link = []  # skipped because of the link layer: to be run on another device
 
     def case(self, what, name, text=""):
+        skip = ""
         self.n[what] += 1
-        self.no_huge += what == "skip" and "huge pages" in text.lower()
-        mark = "not ok" if what == "fail" else "ok"
-        skip = f" # SKIP {text or 'no reason given'}" if what == "skip" else ""
-        print(f"{mark} {sum(self.n.values())} - {name}{skip}", flush=True)
+        if what == "pass":
+            self.passed.add(name)
+        if what == "skip":
+            huge = "huge pages" in text.lower()
+            self.no_huge += huge
+            reason = self.expected.reason(name)
+            if reason or huge or not self.strict:
+                skip = f" # SKIP {reason or 'the host has no huge pages for it'}: {text or 'no reason given'}"
+            else:
+                what, text = "fail", f"pyverbs.expected has no reason why it may be skipped: {text}"
+        Tap.cases += 1
+        Tap.failed += what == "fail"
+        print(f"{'not ok' if what == 'fail' else 'ok'} {Tap.cases} - {self.title}{name}{skip}", flush=True)
         if what == "fail" and text:
             print(f"# {text}", flush=True)
 
@@ -146,9 +201,12 @@ def daemon_start(folder):
     os.chmod(run, 0o777)
     r, w = os.pipe()
     log = open(os.path.join(folder, "daemon.log"), "w")
+    config = os.path.join(folder, "verbsd.conf")
+    with open(config, "w") as file:
+        file.write(DEVICES)
     daemon = subprocess.Popen([f"{ROOT}/sbin/verbsd", "--socket", f"{run}/verbsd.sock", "--admin-socket",
-                               f"{run}/admin.sock", "--ready-fd", str(w)], pass_fds=[w], stdout=log, stderr=log,
-                              preexec_fn=demote)
+                               f"{run}/admin.sock", "--config", config, "--ready-fd", str(w)], pass_fds=[w],
+                              stdout=log, stderr=log, preexec_fn=demote)
     os.close(w)
     ready = os.read(r, 1)
     os.close(r)
@@ -165,12 +223,12 @@ def environment(socket):
     return env
 
 
-def run(folder, names, env, tap):
+def run(folder, names, env, tap, device, seed=0, elsewhere=False):
     """One process for the tests of a module: a crash costs that module alone."""
     r, w = os.pipe()
     out = open(os.path.join(folder, "out"), "w+")
-    process = subprocess.Popen([PYTHON, "-I", os.path.join(folder, "runner.py"), str(w), *names], cwd=folder,
-                               env=env, pass_fds=[w], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+    process = subprocess.Popen([PYTHON, "-I", os.path.join(folder, "runner.py"), str(w), device, str(seed),
+                                *names], cwd=folder, env=env, pass_fds=[w], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                preexec_fn=demote_program)
     os.close(w)
     running, hung, data = None, False, b""
@@ -189,7 +247,11 @@ def run(folder, names, env, tap):
                 running = name
             else:
                 running = None
-                tap.case(what, name.removeprefix("tests."), text[0] if text else "")
+                name, text = name.removeprefix("tests."), text[0] if text else ""
+                if elsewhere and what == "skip" and text.startswith("Link layer of port"):
+                    tap.other_link.append(name)
+                else:
+                    tap.case(what, name, text)
     os.close(r)
     status = process.wait()
     out.seek(0)
@@ -210,32 +272,52 @@ def main():
     folder = tempfile.mkdtemp(prefix="verbsd-pyverbs.")
     os.chmod(folder, 0o755)
     daemon = None
-    tap = Tap()
     try:
         modules = suite_copy(folder)
         daemon, socket = daemon_start(folder)
-        start = time.monotonic()
         with HugePages():
-            for name in sys.argv[1:] or modules:
-                run(folder, [name], environment(socket), tap)
+            taps = passes(folder, sys.argv[1:] or modules, environment(socket))
         if daemon.poll() is not None:
-            tap.case("fail", "the daemon is there still", f"status {daemon.returncode}: " +
-                     open(os.path.join(folder, "daemon.log")).read()[-800:])
-        seconds = time.monotonic() - start
+            taps[0].case("fail", "the daemon is there still", f"status {daemon.returncode}: " +
+                         open(os.path.join(folder, "daemon.log")).read()[-800:])
     finally:
         if daemon:
             daemon.kill()
             daemon.wait()
         shutil.rmtree(folder, ignore_errors=True)
-    n = dict(tap.n)  # of the suite alone
+    print(f"1..{Tap.cases}")
+    return 1 if Tap.failed else 0
+
+
+def one_pass(folder, names, env, tap, device, seed=0):
+    start = time.monotonic()
+    for name in names:
+        run(folder, [name], env, tap, device, seed, elsewhere=device == "soft0")
+    for name in tap.other_link:
+        run(folder, [name], env, tap, "roce0")
+    n = tap.n
+    print(f"# pyverbs on {device}, seed {seed}: {n['pass']} passed, {n['fail']} failed, {n['skip']} skipped in "
+          f"{time.monotonic() - start:.0f} s")
+    return tap
+
+
+def passes(folder, names, env):
+    expected = Expected()
+    first = one_pass(folder, names, env, Tap("", expected, True), "soft0")
+    taps = [first]
     if not sys.argv[1:]:
-        with open(os.path.join(HERE, "pyverbs.expected")) as file:
-            expected = int(re.search(r"^passed (\d+)$", file.read(), re.M).group(1)) - tap.no_huge
-        enough = n["pass"] >= expected
-        tap.case("pass" if enough else "fail", f"no fewer than {expected} pass", f"only {n['pass']} did")
-    print(f"# pyverbs: {n['pass']} passed, {n['fail']} failed, {n['skip']} skipped in {seconds:.0f} s")
-    print(f"1..{sum(tap.n.values())}")
-    return 1 if tap.n["fail"] else 0
+        wanted, got = expected.passed - first.no_huge, len(first.passed)
+        first.case("pass" if got >= wanted else "fail", f"no fewer than {wanted} pass", f"only {got} did")
+    for again in (2, 3) if FULL else ():
+        seed = random.randrange(1, 1 << 31)
+        order = random.Random(seed).sample(names, len(names))
+        tap = one_pass(folder, order, env, Tap(f"pass {again}: ", expected, True), "soft0", seed)
+        taps.append(tap)
+        differ = (first.passed ^ tap.passed) - {name for name in first.passed if name.startswith("no fewer than")}
+        tap.case("fail" if differ else "pass", f"the same tests pass with seed {seed}", " ".join(sorted(differ)))
+    if FULL:
+        taps.append(one_pass(folder, names, env, Tap("on Ethernet: ", expected, False), "roce0"))
+    return taps
 
 
 if __name__ == "__main__":

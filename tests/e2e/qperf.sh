@@ -9,7 +9,8 @@ daemon_start
 seconds=1
 [ -z "$full" ] || seconds=5
 
-lp=$((port + 100))
+port_next
+lp=$port
 (client qperf -lp $lp >"$work/out/qserver" 2>&1) &
 server=$!
 pids+=($server)
@@ -17,7 +18,7 @@ tap_run "qperf's server listens" until_true 20 listens $server $lp
 
 for test in rc_bw rc_lat uc_bw uc_lat ud_bw ud_lat rc_rdma_write_bw rc_rdma_read_bw rc_rdma_write_lat rc_rdma_read_lat \
 	rc_compare_swap_mr rc_fetch_add_mr rc_bi_bw ver_rc_compare_swap ver_rc_fetch_add; do
-	(client timeout -k 5 60 qperf -lp $lp -t $seconds 127.0.0.1 $test >"$work/out/q" 2>&1)
+	(client_for 60 qperf -lp $lp -t $seconds 127.0.0.1 $test >"$work/out/q" 2>&1)
 	status=$?
 	# a figure: "    bw  =  5.3 GB/sec", and not zero
 	if [ $status = 0 ] && grep -qE '= +[1-9][0-9.]* ' "$work/out/q"; then

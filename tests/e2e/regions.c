@@ -117,10 +117,10 @@ static void arguments_are_checked(void)
 
 	end_open(&end);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		NEED_ERRNO(verbsd_alloc_mr(end.pd, &bad[i]), EINVAL);
-		NEED_ERRNO(verbsd_attach_mr(end.pd, "bad", &bad[i], VERBSD_EXPORT_PERSIST, NULL), EINVAL);
+		REFUSED(verbsd_alloc_mr(end.pd, &bad[i]), EINVAL);
+		REFUSED(verbsd_attach_mr(end.pd, "bad", &bad[i], VERBSD_EXPORT_PERSIST, NULL), EINVAL);
 	}
-	NEED_ERRNO(verbsd_alloc_mr(end.pd, NULL), EINVAL);
+	REFUSED(verbsd_alloc_mr(end.pd, NULL), EINVAL);
 	NEED(verbsd_list_mr(end.ctx, NULL, 0) == 0);
 
 	struct ibv_mr *mr = alloc(end.pd, 4096, 0);
@@ -129,16 +129,16 @@ static void arguments_are_checked(void)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		NEED(verbsd_export_mr(mr, names[i], 0) == EINVAL);
-		NEED_ERRNO(verbsd_import_mr(end.pd, names[i], 0), EINVAL);
-		NEED_ERRNO(verbsd_attach_mr(end.pd, names[i], &good, 0, NULL), EINVAL);
+		REFUSED(verbsd_import_mr(end.pd, names[i], 0), EINVAL);
+		REFUSED(verbsd_attach_mr(end.pd, names[i], &good, 0, NULL), EINVAL);
 		NEED(verbsd_release_mr(end.ctx, names[i]) == EINVAL);
 	}
 	NEED(verbsd_export_mr(mr, NULL, 0) == EINVAL);
 	NEED(verbsd_export_mr(mr, "name", 1u << 20) == EINVAL);
 	NEED(verbsd_export_mr_fd(mr, 1u << 20) == -1 && errno == EINVAL);
-	NEED_ERRNO(verbsd_attach_mr(end.pd, "name", &good, VERBSD_EXPORT_SEAL, NULL), EINVAL);
-	NEED_ERRNO(verbsd_import_mr(end.pd, "name", IBV_ACCESS_REMOTE_WRITE), EINVAL);
-	NEED_ERRNO(verbsd_import_mr(end.pd, "name", 0), ENOENT);
+	REFUSED(verbsd_attach_mr(end.pd, "name", &good, VERBSD_EXPORT_SEAL, NULL), EINVAL);
+	REFUSED(verbsd_import_mr(end.pd, "name", IBV_ACCESS_REMOTE_WRITE), EINVAL);
+	REFUSED(verbsd_import_mr(end.pd, "name", 0), ENOENT);
 	NEED(verbsd_release_mr(end.ctx, "name") == ENOENT);
 	NEED(verbsd_persist_mr(mr, true) == EINVAL);
 	NEED(verbsd_list_mr(end.ctx, &info, -1) == -1 && errno == EINVAL);
@@ -164,10 +164,10 @@ static void foreign_objects_are_refused(void)
 	struct verbsd_mr_attr attr = { .size = 4096 };
 	struct verbsd_mr_info info;
 
-	NEED_ERRNO(verbsd_alloc_mr(&pd, &attr), EOPNOTSUPP);
-	NEED_ERRNO(verbsd_import_mr(&pd, "name", 0), EOPNOTSUPP);
-	NEED_ERRNO(verbsd_import_mr_fd(&pd, 0, 0), EOPNOTSUPP);
-	NEED_ERRNO(verbsd_attach_mr(&pd, "name", &attr, 0, NULL), EOPNOTSUPP);
+	REFUSED(verbsd_alloc_mr(&pd, &attr), EOPNOTSUPP);
+	REFUSED(verbsd_import_mr(&pd, "name", 0), EOPNOTSUPP);
+	REFUSED(verbsd_import_mr_fd(&pd, 0, 0), EOPNOTSUPP);
+	REFUSED(verbsd_attach_mr(&pd, "name", &attr, 0, NULL), EOPNOTSUPP);
 	NEED(verbsd_export_mr(&mr, "name", 0) == EOPNOTSUPP);
 	NEED(verbsd_export_mr_fd(&mr, 0) == -1 && errno == EOPNOTSUPP);
 	NEED(verbsd_persist_mr(&mr, true) == EOPNOTSUPP);
@@ -254,7 +254,7 @@ static void a_base_that_is_taken(void)
 
 	NEED(fd >= 0);
 	NEED(ibv_dereg_mr(first) == 0);
-	NEED_ERRNO(verbsd_import_mr_fd(a.pd, fd, 0), EACCES); /* nobody had it any more */
+	REFUSED(verbsd_import_mr_fd(a.pd, fd, 0), EACCES); /* nobody had it any more */
 	close(fd);
 	first = alloc(a.pd, 4 * MIB, ALL_ACCESS);
 	base = base_of(first);
@@ -461,7 +461,7 @@ static void huge_pages(void)
 		struct verbsd_mr_attr attr = { .size = 5000, .flags = kinds[i].flag | VERBSD_MR_POPULATE };
 
 		if (!huge_pages_free(kinds[i].kb)) {
-			NEED_ERRNO(verbsd_alloc_mr(end.pd, &attr), ENOMEM);
+			REFUSED(verbsd_alloc_mr(end.pd, &attr), ENOMEM);
 			NEED(verbsd_list_mr(end.ctx, NULL, 0) == 0);
 			continue;
 		}
@@ -497,9 +497,9 @@ static void the_daemon_goes(void)
 	while (getchar() != EOF)
 		;
 	memset(mr->addr, 1, MIB);
-	NEED_ERRNO(verbsd_alloc_mr(end.pd, &attr), ENOTCONN);
-	NEED_ERRNO(verbsd_import_mr(end.pd, "name", 0), ENOTCONN);
-	NEED_ERRNO(verbsd_attach_mr(end.pd, "name", &attr, 0, NULL), ENOTCONN);
+	REFUSED(verbsd_alloc_mr(end.pd, &attr), ENOTCONN);
+	REFUSED(verbsd_import_mr(end.pd, "name", 0), ENOTCONN);
+	REFUSED(verbsd_attach_mr(end.pd, "name", &attr, 0, NULL), ENOTCONN);
 	NEED(verbsd_export_mr(mr, "name", 0) == ENOTCONN);
 	NEED(verbsd_export_mr_fd(mr, 0) == -1 && errno == ENOTCONN);
 	NEED(verbsd_persist_mr(mr, true) == ENOTCONN);

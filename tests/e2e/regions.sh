@@ -7,7 +7,7 @@
 # shellcheck source=tests/e2e/lib.bash
 . "$(dirname "$0")/lib.bash"
 need jq
-programs="regions sharing imports memory dm"
+programs="regions sharing imports imports_memory pools memory dm"
 # It has an allocator of its own, and so has a sanitizer.
 [ -n "${VERBSD_SANITIZER-}" ] || programs+=" faults"
 # The unprivileged user may not be able to reach the build tree.
@@ -40,7 +40,7 @@ run_case()
 # as_root: as the user who runs this, under the preload.
 as_root()
 {
-	timeout -k 5 120 env LD_PRELOAD="${VERBSD_PRELOAD_FIRST:+$VERBSD_PRELOAD_FIRST:}$preload" \
+	timeout -k 5 $((120 * patience)) env LD_PRELOAD="${VERBSD_PRELOAD_FIRST:+$VERBSD_PRELOAD_FIRST:}$preload" \
 		VERBSD_SOCKET="$socket" "$@"
 }
 

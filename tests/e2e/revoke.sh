@@ -11,13 +11,12 @@ cp "$program" "$work/out/revoke"
 chmod 755 "$work/out/revoke"
 rounds=60
 [ -z "$full" ] || rounds=600
-seed=${VERBSD_SEED:-$RANDOM}
 echo "# seed $seed"
 daemon_start
 
 revoke()
 {
-	(client timeout -k 5 300 "$work/out/revoke" "$rounds" "$seed")
+	(client_for 300 "$work/out/revoke" "$rounds" "$seed")
 }
 
 tap_run "dereg, destroy and error end what the peer writes, $rounds times" revoke

@@ -139,7 +139,7 @@ refused()
 {
 	local name=$1
 	shift
-	port=$((port + 1))
+	port_next
 	(client timeout 20 ibv_rc_pingpong -d roce0 -p $port "$@" >"$work/out/server" 2>&1) &
 	local server=$!
 	pids+=("$server")

@@ -15,7 +15,6 @@
 #include "proto/sock.h"
 #include "proto/verbsd.pb-c.h"
 
-#define STEPS_MAX 300
 #define REFUSAL	  EDQUOT /* no other fault gives it */
 
 static fault_arm_fn *arm;
@@ -54,14 +53,14 @@ static void link_make(void)
 }
 
 struct count {
-	unsigned objects, contexts, fds;
+	unsigned objects, contexts, regions, fds;
 };
 
 static struct count counted(void)
 {
 	ProtobufCMessage *message = ask(VSD__OP__OP_STATUS, NULL, &vsd__status_reply__descriptor);
 	const Vsd__StatusReply *status = (const Vsd__StatusReply *)message;
-	struct count count = { .objects = status->objects, .contexts = status->contexts };
+	struct count count = { .objects = status->objects, .contexts = status->contexts, .regions = status->regions };
 	DIR *folder = opendir("/proc/self/fd");
 
 	protobuf_c_message_free_unpacked(message, NULL);
@@ -74,7 +73,7 @@ static struct count counted(void)
 
 static bool same(struct count a, struct count b)
 {
-	return a.objects == b.objects && a.contexts == b.contexts && a.fds == b.fds;
+	return a.objects == b.objects && a.contexts == b.contexts && a.regions == b.regions && a.fds == b.fds;
 }
 
 static void must_be_same(const char *name, unsigned n, const char *when, struct count before)
@@ -86,8 +85,8 @@ static void must_be_same(const char *name, unsigned n, const char *when, struct 
 		now = counted();
 	if (same(now, before))
 		return;
-	fprintf(stderr, "%s, step %u, %s: %u objects, %u contexts, %u fds instead of %u, %u, %u\n", name, n, when,
-		now.objects, now.contexts, now.fds, before.objects, before.contexts, before.fds);
+	fprintf(stderr, "%s, step %u, %s: %u objects, %u contexts, %u regions, %u fds instead of %u, %u, %u, %u\n", name, n, when,
+		now.objects, now.contexts, now.regions, now.fds, before.objects, before.contexts, before.regions, before.fds);
 	_exit(1);
 }
 
@@ -136,11 +135,13 @@ static void ground_make(struct ground *g)
 	NEED(g->mr = ibv_reg_mr(g->pd, g->memory, 8192, KIT_ACCESS));
 	g->qp = kit_qp(g->pd, g->cq, NULL);
 	g->peer = kit_qp(g->pd, g->cq, g->srq);
+	ground_regions_make(g);
 }
 
 static void ground_end(struct ground *g)
 {
 	NEED(g->allocations == 0);
+	ground_regions_end(g);
 	RETURNS(ibv_destroy_qp(g->qp), 0);
 	RETURNS(ibv_destroy_qp(g->peer), 0);
 	RETURNS(ibv_dereg_mr(g->mr), 0);
@@ -206,7 +207,7 @@ static bool try_once(struct ground *g, const struct path *path, enum fault_kind 
 /* How many faults a kind has in a call at least: all allocate, and most ask the daemon. */
 static void must_be_enough(const struct path *path, enum fault_kind kind, unsigned n)
 {
-	unsigned least = kind == FAULT_MEMORY			 ? path->unmake != nothing_to_undo :
+	unsigned least = kind == FAULT_MEMORY			 ? path->unmake != nothing_to_undo && !path->light :
 			 kind == FAULT_FILES || kind == FAULT_THREADS ? path->alone :
 									path->calls;
 
@@ -281,28 +282,61 @@ static void ended_run(const struct path *paths, enum fault_kind kind)
 	}
 }
 
-static void run(enum fault_kind kind)
+static const struct path *const lists[] = { paths_objects, paths_regions, paths_imports, paths_changes, paths_reregs };
+#define LISTS (sizeof(lists) / sizeof(lists[0]))
+
+/* What a process let persist whose session ended is there for whoever comes; to look needs a process of its own. */
+static void clean(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	NEED(pid >= 0);
+	if (pid == 0) {
+		regions_clean();
+		exit(0);
+	}
+	NEED(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static void run_ended(enum fault_kind kind)
+{
+	for (size_t i = 0; i < LISTS; i++)
+		ended_run(lists[i], kind);
+	clean();
+}
+
+static void run_here(enum fault_kind kind)
 {
 	struct ground g = { .step = 0 };
 
-	if (kind == FAULT_HANGUP || kind == FAULT_LOST) {
-		ended_run(paths_objects, kind);
-		ended_run(paths_changes, kind);
-		return;
-	}
 	link_make();
+
+	unsigned contexts = counted().contexts;
+
 	NEED(g.list = ibv_get_device_list(NULL));
 	/* The session that listed the devices ends with the first context. */
 	RETURNS(ibv_close_device(ibv_open_device(g.list[0])), 0);
-	while (counted().contexts)
+	while (counted().contexts > contexts)
 		;
-	list_run(&g, paths_objects, kind, true);
+	for (size_t i = 0; i < LISTS; i++)
+		list_run(&g, lists[i], kind, true);
 	ground_make(&g);
-	list_run(&g, paths_objects, kind, false);
-	list_run(&g, paths_changes, kind, false);
+	for (size_t i = 0; i < LISTS; i++)
+		list_run(&g, lists[i], kind, false);
 	ground_end(&g);
 	ibv_free_device_list(g.list);
 	close(link_fd);
+}
+
+static void run(enum fault_kind kind)
+{
+	giver_start();
+	if (kind == FAULT_HANGUP || kind == FAULT_LOST)
+		run_ended(kind);
+	else
+		run_here(kind);
+	giver_end();
 }
 
 int main(int argc, char **argv)

@@ -21,6 +21,12 @@ struct ground {
 	struct ibv_srq *srq;
 	struct ibv_qp *qp, *peer;
 	struct ibv_mr *mr;
+	struct ibv_mr *region, *unnamed; /* shared regions, of which one has a name */
+	int capability;			 /* of that one */
+	int file;			 /* a memfd */
+	struct ibv_dm *dm;
+	struct ibv_context *imported; /* from another process, and: */
+	struct ibv_pd *same;
 	uint8_t *memory;
 	unsigned allocations; /* of the parent domain's allocator that are live */
 	uint32_t step;	      /* of what a path counts for itself */
@@ -36,11 +42,23 @@ struct path {
 	int (*unmake)(struct ground *ground, void *made);
 	bool alone;	/* not on the ground, but what the ground stands on */
 	unsigned calls; /* to the daemon, at least; a test that injects nothing shows nothing */
+	bool light;	/* allocates nothing, as changes need not */
 };
 
 /* Of a change, that leaves nothing to undo; it may allocate nothing. */
 int nothing_to_undo(struct ground *ground, void *made);
 
-extern const struct path paths_objects[], paths_changes[];
+extern const struct path paths_objects[], paths_changes[], paths_regions[], paths_imports[], paths_reregs[];
+
+#define STEPS_MAX 300
+
+/* Another process, that has one of everything that can be imported; before this one opens a device. */
+void giver_start(void);
+void giver_end(void);
+/* The ground for what has to do with it. */
+void ground_regions_make(struct ground *ground);
+void ground_regions_end(struct ground *ground);
+/* Releases what persists. */
+void regions_clean(void);
 
 #endif

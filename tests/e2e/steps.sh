@@ -24,12 +24,32 @@ faults()
 	)
 }
 
+# While somebody watches, each registration is a call; else it finds a place that was had in advance.
+watch()
+{
+	"$verbsctl" --socket "$socket" watch >"$work/out/watch" 2>&1 &
+	watcher=$!
+	pids+=("$watcher")
+	until_true 20 is_told
+}
+is_told()
+{
+	"$verbsctl" --socket "$socket" status >/dev/null && [ -s "$work/out/watch" ]
+}
+
 for kind in $("$work/out/steps"); do
+	case $kind in refusal | lost) tap_run "somebody watches" watch ;; esac
 	tap_run "a fault of $kind in each step of each call" faults "$kind"
+	case $kind in refusal | lost) kill "$watcher"; wait "$watcher" ;; esac
 done
 if until_true 20 daemon_empty; then
 	tap_ok "nothing is left in the daemon"
 else
 	tap_not_ok "nothing is left in the daemon" "$("$verbsctl" --socket "$socket" list)"
 fi
+no_regions()
+{
+	[ "$("$verbsctl" --socket "$socket" status --json | jq '.. | .regions? // empty')" = 0 ]
+}
+tap_run "no region is left" until_true 20 no_regions
 tap_done

@@ -6,9 +6,11 @@
  *	traffic listen|connect PATH [--events] [--until FILE] [--count N] [--create-after] [--fork]
  *
  * The two ends exchange addresses over the UNIX socket PATH, then both send, write, read and add, and check what they
- * can. It ends in one of three ways, each a line on stdout and status 0: "done N" (--count reached, or FILE exists),
- * or "failed STATUS EVENT": a completion in error came, every outstanding work request was then completed, and EVENT
- * is the asynchronous event that was there (or none). Whatever else happens is a message on stderr and status 1.
+ * can. "running" on stdout says that both have connected, with --until that their messages pass as well (so that whoever
+ * ends the daemon then does not end it before they have their wire). It ends in one of three ways, each a line on stdout
+ * and status 0: "done N" (--count reached, or FILE exists), or "failed STATUS EVENT": a completion in error came, every
+ * outstanding work request was then completed, and EVENT is the asynchronous event that was there (or none). Whatever
+ * else happens is a message on stderr and status 1.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -257,10 +259,16 @@ static bool finished(struct traffic *t)
 	return t->until && t->looks++ % 64 == 0 && access(t->until, F_OK) == 0;
 }
 
+static void say_running(void)
+{
+	printf("running\n");
+	fflush(stdout);
+}
+
 static void run(struct traffic *t)
 {
 	uint64_t n = 0;
-	bool stop = false;
+	bool stop = false, said = !t->until;
 
 	if (t->events && ibv_req_notify_cq(t->cq, 0))
 		fail("ibv_req_notify_cq");
@@ -270,6 +278,10 @@ static void run(struct traffic *t)
 			post_send(t, n++);
 		if (!reap(t) && t->events)
 			wait_event(t);
+		if (!said && t->done) {
+			say_running();
+			said = true;
+		}
 	}
 	while (t->failed && (t->sends || t->recvs))
 		if (!reap(t) && t->events)
@@ -394,8 +406,8 @@ int main(int argc, char **argv)
 	}
 	connect_qp(&t);
 	exchange(t.sock, &byte, &byte, 1);
-	printf("running\n");
-	fflush(stdout);
+	if (!t.until)
+		say_running();
 	run(&t);
 	if (t.failed)
 		printf("failed %s, %s\n", ibv_wc_status_str(t.failed), async_event(&t));

@@ -63,6 +63,11 @@ static void set_up(void)
 		"no server");
 	server->private_daemon = true;
 	listener = (struct listener){ .server = server, .fd = -1 };
+	/* A real device that everybody may have and nobody can open. */
+	server->real.list[0] = (struct real_device){ .name = "real0", .node = "uverbs0", .rdev = 1, .n_ports = 1 };
+	server->real.n = 1;
+	server->config->grants[0].users.any = true;
+	strcpy(server->nodes, "/nonexistent");
 }
 
 /* Reads what the daemon sent, and keeps the event socket of JOIN's answer. */

@@ -18,8 +18,12 @@
 
 #include "client/soft/cq.h"
 #include "client/soft/mr.h"
+#include "client/soft/multicast.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
+#include "client/soft/srq.h"
+#include "client/soft/tag.h"
+#include "client/soft/xrc.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -38,7 +42,8 @@ enum record {
 
 enum {
 	SEGMENT = VSD_SEGMENT_WIRES + (256 << 10),
-	QPN = 0x101, PEER_QPN = 0x201, PEER = 9,
+	QPN = 0x101, PEER_QPN = 0x201, PEER = 9, TAGGED = 256,
+	SRQN = 0x102, PEER_SRQN = 0x202, XRCD = 3, /* of XRC */
 	DEPTH = 16, CQES = 256,
 	GAP = 4096,
 	OPEN = 16384,  /* for everybody's use */
@@ -65,7 +70,10 @@ struct run {
 	const uint8_t *data;
 	size_t size;
 	struct soft_cq cq;
-	struct soft_srq *srq;
+	struct soft_srq srq; /* with tags, if `tagged`; of XRC, if `leg` */
+	bool tagged;
+	bool leg; /* the runtime has the QP, not this */
+	bool xrc;
 	struct soft_qp qp;
 	struct soft_mr mr[3];
 	uint32_t slots;
@@ -119,6 +127,8 @@ static void pair_set_up(void)
 	require(pipe2(kick, O_NONBLOCK | O_CLOEXEC) == 0 && pipe2(quiet, O_CLOEXEC) == 0, "pipe");
 	f.kick = kick[0];
 	require(pair_add(&event, mem, quiet[0], kick[1], page_new(VSD_PAGE_SIZE)) == 0, "no pair");
+	/* It is of this domain, so that it may send to groups, and yet runs no engine. */
+	rt.pairs->priv->granted |= VSD__ENGINE_RIGHT__ENGINE_MAP;
 }
 
 static void set_up(void)
@@ -201,13 +211,65 @@ static void modify(struct run *run, int state, int mask)
 	soft_qp_kickoff(&run->qp);
 }
 
+/* Such that a chunk filled with one byte names it. */
+static const struct mcast_name group = {
+	.link_layer = IBV_LINK_LAYER_INFINIBAND, .lid = 0xc001, .gid.global = { ~0ull, ~0ull }
+};
+
+static void srq_make(struct run *run)
+{
+	run->srq.ctx = &f.ctx;
+	run->srq.pd = &f.pd;
+	run->srq.srq.context = &f.ctx.v.context;
+	require(soft_srq_init(&run->srq, TAGGED, 2, false) == 0, "no SRQ");
+	require(soft_tag_init(&run->srq, &run->cq, TAGGED, 4) == 0, "no tags");
+	run->qp.srq = &run->srq;
+}
+
+static void leg_make(struct run *run)
+{
+	run->srq.ctx = &f.ctx;
+	run->srq.pd = &f.pd;
+	run->srq.srq.context = &f.ctx.v.context;
+	run->srq.cq = &run->cq;
+	run->srq.number = SRQN;
+	run->srq.xrcd = XRCD;
+	require(soft_srq_init(&run->srq, DEPTH, 2, false) == 0, "no SRQ");
+	xrc_srq_insert(&run->srq);
+}
+
+static void leg_end(struct run *run)
+{
+	bool entered = rt_enter();
+
+	xrc_srq_remove(&run->srq);
+	xrc_silence(QPN);
+	xrc_reap();
+	rt_leave(entered);
+	soft_srq_deinit(&run->srq);
+}
+
+static const Vsd__XrcTarget *target(uint32_t access)
+{
+	static Vsd__XrcTarget of;
+
+	vsd__xrc_target__init(&of);
+	of.xrcd = XRCD;
+	of.access = access;
+	of.min_rnr_timer = 1;
+	of.max_dest_rd_atomic = 4;
+	of.state = IBV_QPS_RTS;
+	return &of;
+}
+
 static void qp_make(struct run *run, enum ibv_qp_type type)
 {
 	struct soft_qp *qp = &run->qp;
 
 	qp->ctx = &f.ctx;
 	qp->pd = &f.pd;
-	qp->send_cq = qp->recv_cq = &run->cq;
+	qp->send_cq = &run->cq;
+	qp->recv_cq = run->xrc ? NULL : &run->cq;
 	qp->v.qp.context = &f.ctx.v.context;
 	qp->v.qp.qp_num = QPN;
 	qp->v.qp.qp_type = type;
@@ -215,11 +277,14 @@ static void qp_make(struct run *run, enum ibv_qp_type type)
 	qp->init.sq_sig_all = 1;
 	qp->init.cap = (struct ibv_qp_cap){ .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 2,
 					    .max_recv_sge = 2, .max_inline_data = 64 };
+	if (run->xrc)
+		qp->init.cap.max_recv_wr = qp->init.cap.max_recv_sge = 0;
 	require(soft_qp_init(qp) == 0 && soft_qp_start(qp) == 0, "no QP");
 	modify(run, IBV_QPS_INIT, IBV_QP_PORT | (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 	if (type == IBV_QPT_UD) {
 		modify(run, IBV_QPS_RTR, 0);
 		modify(run, IBV_QPS_RTS, IBV_QP_SQ_PSN);
+		require(soft_mcast_attach(qp, &group) == 0, "no group");
 		return;
 	}
 	modify(run, IBV_QPS_RTR, IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -243,6 +308,11 @@ static void wire_make_for(struct run *run, enum ibv_qp_type type)
 	event.peer_qpn = type == IBV_QPT_UD ? 0 : PEER_QPN;
 	event.req_slots = event.resp_slots = run->slots;
 	event.peer = PEER;
+	if (run->xrc)
+		event.kind = VSD__WIRE_KIND__WIRE_XRC;
+	if (run->leg)
+		event.target = (Vsd__XrcTarget *)(uintptr_t)target(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+								   IBV_ACCESS_REMOTE_ATOMIC);
 	memset(f.mem->sides, 0, sizeof(f.mem->sides));
 	run->half = (void *)((uint8_t *)f.mem + VSD_SEGMENT_WIRES + VSD_HALF_SIZE(run->slots, run->slots));
 	memset(run->half, 0, VSD_HALF_SIZE(run->slots, run->slots));
@@ -259,7 +329,23 @@ static void post_recv(struct run *run)
 				  { (uintptr_t)f.local + 16384, run->recv_length - run->recv_length / 2,
 				    run->mr[1].key } };
 	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = sge, .num_sge = 2 }, *bad;
+	struct ibv_ops_wr *bad_op, op = {
+		.opcode = IBV_WR_TAG_ADD,
+		.tm.add = { .recv_wr_id = 1, .sg_list = sge, .num_sge = 2, .tag = run->recvs & 1, .mask = 1 },
+	};
 
+	if (run->tagged) {
+		if (run->recvs < TAGGED && soft_post_srq_recv(&run->srq.srq, &wr, &bad) == 0)
+			run->recvs++;
+		if (run->recvs < TAGGED && soft_post_srq_ops(&run->srq.srq, &op, &bad_op) == 0)
+			run->recvs += 2; /* a rendezvous completes twice */
+		return;
+	}
+
+	if (run->leg && run->recvs < DEPTH / 2 && soft_post_srq_recv(&run->srq.srq, &wr, &bad) == 0)
+		run->recvs++;
+	if (run->xrc)
+		return;
 	if (run->recvs < DEPTH / 2 && soft_post_recv(&run->qp.v.qp, &wr, &bad) == 0)
 		run->recvs++;
 }
@@ -274,8 +360,11 @@ static void post_send(struct run *run, unsigned kind, uint32_t length)
 	struct ibv_sge sge = { (uintptr_t)f.local, atomic ? 8 : length % LOCAL, run->mr[1].key };
 	struct ibv_send_wr wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1, .opcode = opcode }, *bad;
 
-	if (run->qp.init.qp_type == IBV_QPT_UD)
+	if (run->qp.init.qp_type == IBV_QPT_UD || run->leg)
 		return;
+	/* One that it has a wire to, and now and then one that nobody has. */
+	if (run->xrc)
+		wr.qp_type.xrc.remote_srqn = kind & 0x80 ? 0xf00000 | kind : PEER_SRQN;
 	if (atomic) {
 		wr.wr.atomic.remote_addr = 0x1000;
 		wr.wr.atomic.rkey = 0x77;
@@ -424,6 +513,23 @@ static void write_chunk(struct run *run)
 	memset(pool->chunks[(which >> 2) % VSD_POOL_CHUNKS], take8(run), VSD_CHUNK);
 }
 
+/* Up again it would need a new wire. */
+static void state(struct run *run, unsigned kind)
+{
+	struct soft_qp *leg = run->leg ? rt_qp_get(QPN) : NULL;
+
+	if (leg) {
+		xrc_leg_changed(leg, target(kind));
+		rt_qp_put(leg);
+	}
+	if (run->leg)
+		return;
+	if (kind % 4 == 0)
+		modify(run, IBV_QPS_ERR, 0);
+	else if (kind % 4 == 1)
+		modify(run, IBV_QPS_SQD, 0);
+}
+
 static void record(struct run *run)
 {
 	unsigned kind;
@@ -454,12 +560,7 @@ static void record(struct run *run)
 		post_send(run, kind, length);
 		break;
 	case RECORD_STATE:
-		kind = take8(run);
-		/* Up again it would need a new wire. */
-		if (kind % 4 == 0)
-			modify(run, IBV_QPS_ERR, 0);
-		else if (kind % 4 == 1)
-			modify(run, IBV_QPS_SQD, 0);
+		state(run, take8(run));
 		break;
 	default:
 		break;
@@ -472,9 +573,18 @@ static void finish(struct run *run)
 
 	/* A hazard of a living peer is waited for; here nobody would ever take it away. */
 	memset(f.mem->sides, 0, sizeof(f.mem->sides));
-	require(soft_qp_stop(&run->qp) == 0, "a QP that does not stop");
-	soft_async_drop(&f.ctx.async, &run->qp.v.qp);
-	soft_qp_deinit(&run->qp);
+	if (run->leg) {
+		leg_end(run);
+	} else {
+		soft_mcast_detach(&run->qp, &group);
+		require(soft_qp_stop(&run->qp) == 0, "a QP that does not stop");
+		soft_async_drop(&f.ctx.async, &run->qp.v.qp);
+		soft_qp_deinit(&run->qp);
+	}
+	if (run->tagged) {
+		soft_tag_deinit(&run->srq);
+		soft_srq_deinit(&run->srq);
+	}
 	soft_cq_deinit(&run->cq);
 	for (unsigned i = 0; i < 3; i++)
 		require(mr_close(&run->mr[i]) == 0, "a region that does not close");
@@ -491,6 +601,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RC };
 	static const uint32_t slots[] = { 16, 2, 64, 4 };
 	static struct run run;
+	enum ibv_qp_type type;
 	unsigned how;
 
 	if (!f.memory)
@@ -505,8 +616,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	run.cq.v.cq.context = &f.ctx.v.context;
 	require(soft_cq_init(&run.cq, CQES, false) == 0, "no CQ");
 	memory_make(&run);
-	qp_make(&run, types[how & 3]);
-	wire_make_for(&run, types[how & 3]);
+	run.xrc = how & 0x80;
+	run.leg = run.xrc && !(how & 1);
+	type = run.xrc ? IBV_QPT_XRC_SEND : types[how & 3];
+	run.tagged = how & 0x40 && type == IBV_QPT_RC;
+	if (run.tagged)
+		srq_make(&run);
+	if (run.leg)
+		leg_make(&run);
+	else
+		qp_make(&run, type);
+	wire_make_for(&run, type);
 	turn(&run);
 	for (unsigned i = 0; i < STEPS && run.size > 0; i++) {
 		if (!(how & 0x20))

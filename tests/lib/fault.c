@@ -5,6 +5,7 @@
  */
 #include "fault.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -141,6 +142,21 @@ static FILE *on_fopen(const char *path, const char *mode)
 	return no_files() ? NULL : fopen(path, mode);
 }
 
+static DIR *on_opendir(const char *path)
+{
+	return no_files() ? NULL : opendir(path);
+}
+
+static int on_openat(int folder, const char *path, int flags, unsigned mode)
+{
+	return no_files() ? -1 : openat(folder, path, flags, mode);
+}
+
+static int on_fcntl(int fd, int command, long argument)
+{
+	return command == F_DUPFD_CLOEXEC && no_files() ? -1 : fcntl(fd, command, argument);
+}
+
 static int on_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
 	return fails(FAULT_THREADS) ? EAGAIN : pthread_create(thread, attr, run, arg);
@@ -231,6 +247,9 @@ static const struct {
 	{ "timerfd_create", (void *)on_timerfd_create },
 	{ "memfd_create", (void *)on_memfd_create },
 	{ "fopen", (void *)on_fopen },
+	{ "opendir", (void *)on_opendir },
+	{ "openat", (void *)on_openat },
+	{ "fcntl", (void *)on_fcntl },
 	{ "pthread_create", (void *)on_pthread_create },
 	{ "sendmsg", (void *)on_sendmsg },
 	{ "recvmsg", (void *)on_recvmsg },

@@ -19,7 +19,7 @@ packages_tier()
 	asan) echo check jq clang llvm libclang-rt-14-dev rdma-core python3 python3-pyverbs util-linux ;;
 	tsan) echo check jq clang llvm libclang-rt-14-dev util-linux ;;
 	vm) echo check jq qemu-system-x86 linux-image-amd64 busybox-static cpio xz-utils kmod iproute2 systemd rdma-core \
-		ibverbs-utils perftest ;;
+		ibverbs-utils perftest rdmacm-utils python3 python3-pyverbs strace ;;
 	valgrind) echo check valgrind ;;
 	esac
 }

@@ -4,13 +4,49 @@
 # The tiers of ./check: each builds what it needs, runs its tests and files their results. A tier whose build fails has
 # failed, and the next one runs all the same.
 
-# tier_build TIER NAME CONFIGURE-ARG...: build/NAME with its test programs; the compiler's output only if it fails.
+# tier_args NAME: sets `args`, with which build/NAME is configured.
+tier_args()
+{
+	case $1 in
+	# Everything that is not a sanitizer's: lint, unit, e2e, vm and valgrind.
+	gcc) args=("${build_root_args[@]}" --enable-werror CC=gcc) ;;
+	# The other compiler. Its data path has mutexes that can be counted (elision.sh).
+	clang) args=(--enable-werror --enable-posix-mutexes CC=clang) ;;
+	asan) args=(--prefix="$top/build/asan/root" --enable-werror --enable-sanitizers=address,undefined CC=gcc CFLAGS='-g -O1') ;;
+	fuzz) args=(--enable-fuzzing --enable-sanitizers=address,undefined CC=clang CFLAGS='-g -O1') ;;
+	tsan) args=(--prefix="$top/build/tsan/root" --enable-werror --enable-sanitizers=thread CC=clang CFLAGS='-g -O1') ;;
+	esac
+}
+
+# tier_configure TIER...: configures what these tiers build, as many at a time as there are processors, since a configure
+# uses but one. What fails here is tried again, and told, by the tier that wants it.
+tier_configure()
+{
+	local tier name args
+	declare -A wanted=()
+	for tier; do
+		case $tier in
+		lint | e2e) wanted[gcc]=1 wanted[clang]=1 ;;
+		asan) wanted[asan]=1 wanted[fuzz]=1 ;;
+		tsan) wanted[tsan]=1 ;;
+		*) wanted[gcc]=1 ;;
+		esac
+	done
+	for name in "${!wanted[@]}"; do
+		while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+		tier_args "$name"
+		build_configure "$name" "${args[@]}" >"$top/build/$name.log" 2>&1 </dev/null &
+	done
+	wait
+}
+
+# tier_build TIER NAME: build/NAME with its test programs; the compiler's output only if it fails.
 tier_build()
 {
-	local tier=$1 name=$2 log=$top/build/$2.log
-	shift 2
+	local tier=$1 name=$2 log=$top/build/$2.log args
+	tier_args "$name"
 	mkdir -p "$top/build"
-	if build_configure "$name" "$@" >"$log" 2>&1 && build_make "$name" check-programs >>"$log" 2>&1; then
+	if build_configure "$name" "${args[@]}" >"$log" 2>&1 && build_make "$name" check-programs >>"$log" 2>&1; then
 		result PASS "$tier" "build $name"
 	else
 		grep -E 'error|warning|undefined' "$log" | head -n 40 || true
@@ -18,12 +54,6 @@ tier_build()
 		result FAIL "$tier" "build $name" "see build/$name.log"
 		return 1
 	fi
-}
-
-# The build of everything that is not a sanitizer's, shared by lint, unit, e2e, vm and valgrind.
-tier_build_gcc()
-{
-	tier_build "$1" gcc "${build_root_args[@]}" --enable-werror CC=gcc
 }
 
 # tier_install TIER NAME: build/NAME installed into its own root: build/root for gcc, build/NAME/root for others.
@@ -84,8 +114,8 @@ tier_lint()
 {
 	tier_tool lint shellcheck "$top/tests/lint/shellcheck"
 	tier_tool lint man-pages "$top/tests/lint/man-pages"
-	tier_build_gcc lint || return
-	tier_build lint clang --enable-werror CC=clang
+	tier_build lint gcc || return
+	tier_build lint clang
 	tier_make_check lint gcc LINT_TESTS
 	tier_tool lint cppcheck "$top/tests/lint/cppcheck" "$top/build/gcc"
 	tier_tool lint clang-tidy "$top/tests/lint/clang-tidy" "$top/build/clang"
@@ -93,13 +123,14 @@ tier_lint()
 
 tier_unit()
 {
-	tier_build_gcc unit || return
+	tier_build unit gcc || return
 	tier_make_check unit gcc UNIT_TESTS FUZZ_TARGETS
 	[ $VERBSD_LENGTH = ci ] || export LONG=1 # the larger models
 	tier_scripts unit gcc "$top/build/root" MODEL_TESTS
 	unset LONG
-	# With sanitizers, so that the same tests in another place find other things.
-	if build_make gcc distcheck DISTCHECK_CONFIGURE_FLAGS='--enable-sanitizers=address,undefined CFLAGS=-O1' \
+	# That what is packed is all that a build and its tests need. By another optimisation, so that the same tests in another
+	# place find other things; the sanitizers have a tier of their own.
+	if build_make gcc distcheck DISTCHECK_CONFIGURE_FLAGS='CFLAGS=-O1' \
 		>"$top/build/distcheck.log" 2>&1; then
 		result PASS unit distcheck
 	else
@@ -111,7 +142,8 @@ tier_unit()
 
 tier_e2e()
 {
-	tier_build_gcc e2e && tier_install e2e gcc || return
+	tier_build e2e gcc && tier_install e2e gcc || return
+	tier_build e2e clang && export VERBSD_POSIX_MUTEXES=$top/build/clang/.libs/libverbsd.so
 	tier_scripts e2e gcc "$top/build/root" E2E_TESTS
 }
 
@@ -120,8 +152,7 @@ tier_asan()
 {
 	export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1:detect_stack_use_after_return=1
 	export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-	if tier_build asan asan --prefix="$top/build/asan/root" --enable-werror \
-		--enable-sanitizers=address,undefined CC=gcc CFLAGS='-g -O1'; then
+	if tier_build asan asan; then
 		tier_make_check asan asan UNIT_TESTS FUZZ_TARGETS
 		tier_install asan asan &&
 			VERBSD_SANITIZER=asan VERBSD_PRELOAD_FIRST=$(gcc -print-file-name=libasan.so) \
@@ -134,9 +165,9 @@ tier_asan()
 # libFuzzer on each target, new inputs into the build tree; as many at a time as there are processors.
 tier_fuzz()
 {
-	local target name log targets
-	build_configure fuzz --enable-fuzzing --enable-sanitizers=address,undefined CC=clang CFLAGS='-g -O1' \
-		>"$top/build/fuzz.log" 2>&1
+	local target name log targets args
+	tier_args fuzz
+	build_configure fuzz "${args[@]}" >"$top/build/fuzz.log" 2>&1
 	mapfile -t targets < <(tier_list fuzz FUZZ_TARGETS)
 	[ ${#targets[@]} -gt 0 ] || return 0
 	if ! build_make fuzz fuzz-programs >>"$top/build/fuzz.log" 2>&1; then
@@ -164,8 +195,7 @@ tier_tsan()
 	# ThreadSanitizer's shadow does not fit every layout that the kernel may choose at random.
 	setarch "$(uname -m)" -R true 2>/dev/null && run=(setarch "$(uname -m)" -R)
 	export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-	if tier_build tsan tsan --prefix="$top/build/tsan/root" --enable-werror --enable-sanitizers=thread \
-		CC=clang CFLAGS='-g -O1'; then
+	if tier_build tsan tsan; then
 		make() { "${run[@]}" make "$@"; }
 		tier_make_check tsan tsan UNIT_TESTS
 		unset -f make
@@ -177,14 +207,14 @@ tier_tsan()
 
 tier_vm()
 {
-	tier_build_gcc vm && tier_install vm gcc || return
+	tier_build vm gcc && tier_install vm gcc || return
 	tier_scripts vm gcc "$top/build/root" VM_TESTS
 }
 
 tier_valgrind()
 {
 	local test
-	tier_build_gcc valgrind || return
+	tier_build valgrind gcc || return
 	for test in $(tier_list gcc UNIT_TESTS); do
 		tier_tool valgrind "$test" make -s --no-print-directory -C "$top/build/gcc" check-valgrind UNIT_TESTS="$test"
 	done

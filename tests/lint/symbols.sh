@@ -44,10 +44,13 @@ stands_alone()
 	fi
 }
 
+# Functions of libc by which a device is opened, and the one that drivers ring its doorbell by.
+brokered='open(at)?(64)?|__open(at)?(64)?_2|stat(64)?|fstatat(64)?|__xstat(64)?|f?access(at)?|e(uid)?access|write'
+
 stands_alone libverbsd "$lib"
 exports=$(exports "$lib")
-tap_empty "exports only verbs and verbsd_*" \
-	"$(grep -vxE "_?ibv_[a-z0-9_]+|verbsd_[a-z0-9_]+@@VERBSD_1|VERBSD_1(@@VERBSD_1)?|mult_to_ibv_rate|mbps_to_ibv_rate" \
+tap_empty "exports only verbs, verbsd_* and what opens devices" \
+	"$(grep -vxE "$brokered|_?ibv_[a-z0-9_]+|verbsd_[a-z0-9_]+@@VERBSD_1|VERBSD_1(@@VERBSD_1)?|mult_to_ibv_rate|mbps_to_ibv_rate" \
 		<<<"$exports")"
 tap_empty "its SONAME is not libibverbs" "$(readelf -dW "$lib" | grep -E 'SONAME.*libibverbs')"
 
@@ -60,7 +63,8 @@ if readelf -dW "$soname" | grep -q 'SONAME.*\[libibverbs\.so\.1\]'; then
 else
 	tap_not_ok "its SONAME is libibverbs.so.1"
 fi
-tap_empty "every symbol has a version" "$(grep -v '@' <<<"$versioned" | grep -vxE '(IBVERBS|VERBSD)_[A-Z0-9_.]+')"
+tap_empty "every symbol has a version, but libc's" \
+	"$(grep -v '@' <<<"$versioned" | grep -vxE "$brokered|(IBVERBS|VERBSD)_[A-Z0-9_.]+")"
 tap_empty "both forms have the same functions" "$(diff \
 	<(grep -oxE '(_?ibv_|verbsd_|m)[a-z0-9_]+(@@VERBSD_1)?' <<<"$exports" | sed 's/@.*//' | sort) \
 	<(sed -nE 's/@@(IBVERBS_1\.[0-9]+|VERBSD_1)$//p; s/^(ibv_query_gid_type)@@.*/\1/p' <<<"$versioned" |
@@ -81,6 +85,13 @@ interposed+='|glob(64)?|chdir|l?getxattr'
 paths=$VERBSD_BUILD/client/paths/.libs/libverbsd-paths.so
 stands_alone libverbsd-paths "$paths"
 tap_empty "libverbsd-paths: exports only functions that look up a path" "$(exports "$paths" | grep -vxE "$interposed")"
+
+# Functions of libc that allocate or map, and what libverbsd asks it.
+allocating='malloc|free|calloc|realloc(array)?|(posix_)?memalign|aligned_alloc|p?valloc|malloc_usable_size|mmap(64)?|munmap'
+allocating+='|mprotect|madvise|mremap|verbsd_heap_find'
+heap=$VERBSD_BUILD/client/heap/.libs/libverbsd-heap.so
+stands_alone libverbsd-heap "$heap"
+tap_empty "libverbsd-heap: exports only functions that allocate" "$(exports "$heap" | grep -vxE "$allocating")"
 
 # Whatever a Debian 12 program may call of libibverbs has to end here: a function that we lack would be answered by the
 # real library, which would read our objects as its own.

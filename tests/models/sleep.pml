@@ -151,11 +151,14 @@ inline retire(s)
 #endif
 }
 
-/* Serve one wire: directly when hot, else by its bit; or whatever the bit says. */
-inline serve(s, all)
+/*
+ * Serve one wire: directly when hot, else by its bit; or whatever the bit says. A quiet look is at hot wires only, and
+ * retires none.
+ */
+inline serve(s, all, quiet)
 {
 	if
-	:: hot[s]
+	:: hot[s] || quiet
 	:: else ->
 		atomic { LOAD(R, BIT(s), v); hot[s] = v || all; v = 0 }
 	fi;
@@ -165,7 +168,7 @@ inline serve(s, all)
 			peek(s);
 			if
 			:: v -> next[s]++; found = true; v = 0
-			:: else -> idle = true
+			:: else -> idle = !quiet
 			fi
 		}
 		if
@@ -176,7 +179,7 @@ inline serve(s, all)
 	fi
 }
 
-inline sweep(all)
+inline sweep(all, quiet)
 {
 	w = 0;
 	do
@@ -184,13 +187,13 @@ inline sweep(all)
 #ifdef SKIP_LOCKED
 		if
 		:: atomic { !lock[w] -> lock[w] = true };
-			serve(w, all);
+			serve(w, all, quiet);
 			UNLOCKW(w)
 		:: lock[w] -> skip
 		fi;
 #else
 		LOCKW(w);
-		serve(w, all);
+		serve(w, all, quiet);
 		UNLOCKW(w);
 #endif
 		w++
@@ -217,7 +220,11 @@ proctype receiver()
 		FENCE(R);
 #endif
 		found = false;
-		sweep(false);
+#ifdef QUIET_SLEEP
+		sweep(false, true);
+#else
+		sweep(false, false);
+#endif
 		if
 		:: found
 		:: else ->
@@ -226,7 +233,7 @@ proctype receiver()
 #ifndef NO_FIRST_TICK
 			if
 			:: pipe > 0
-			:: true -> sweep(true)
+			:: true -> sweep(true, false)
 			fi;
 #endif
 #endif
@@ -255,10 +262,10 @@ end:				pipe > 0
 		if
 		:: true
 		:: found = false;
-			sweep(false);
+			sweep(false, false);
 #ifdef HOSTILE
 			if
-			:: !found -> sweep(true)	/* a kick that finds no bit */
+			:: !found -> sweep(true, false)	/* a kick that finds no bit */
 			:: else
 			fi
 #endif
@@ -268,21 +275,46 @@ end:				pipe > 0
 }
 
 #ifdef POLLER
-/* A second thread of the receiver, in ibv_poll_cq of wire 0. */
+/*
+ * A second thread of the receiver, in ibv_poll_cq: a quiet poll serves wire 0 if it is hot; one of a few looks at its bit
+ * as well, and retires it when nothing comes. It stores nothing into shared memory but by locked instructions.
+ */
 proctype poller()
 {
 	byte v, n;
+	bool idle;
 
 	do
 	:: n < 2 ->
 		LOCKW(0);
+		if
+		:: hot[0]
+		:: !hot[0] -> skip		/* quiet */
+		:: !hot[0] -> hot[0] = mem[BIT(0)]
+		fi;
 		atomic {
-			peek(0);
 			if
-			:: v -> next[0]++; hot[0] = true; v = 0
+			:: hot[0] ->
+				peek(0);
+				if
+				:: v -> next[0]++; v = 0
+				:: else -> idle = true
+				fi
 			:: else
 			fi
 		}
+		if
+		:: idle -> idle = false;
+			atomic { mem[BIT(0)] = 0; hot[0] = false }
+			atomic {
+				peek(0);
+				if
+				:: v -> mem[BIT(0)] = 1; v = 0
+				:: else
+				fi
+			}
+		:: idle = false
+		fi;
 		UNLOCKW(0);
 		n++
 	:: else -> break

@@ -26,11 +26,11 @@
 #define POS	6		/* messages taken, private to the receiving process */
 #define HOT	7
 #define RUN	8		/* the owner left work behind */
-#define NLOC	9
+#define LOCK	9		/* the progress lock is taken */
+#define NLOC	10
 #define LANDED(p, x, y)	skip
 #include "tso.h"
 
-bool lock;			/* the progress lock */
 byte pipe;			/* kicks, and wakes of our own */
 byte last = 255;		/* epoch kicked by the sender */
 byte woken = 255;		/* epoch woken by the owner */
@@ -49,15 +49,15 @@ inline kick()
 	}
 }
 
-/* A mutex, by locked instructions. */
-inline LOCK(p)
+/* The mutex of mutex.pml: taken by a locked instruction, let go by a store that may wait in the buffer. */
+inline lock(p)
 {
-	atomic { sb[p].n == 0 && !lock -> lock = true }
+	atomic { sb[p].n == 0 && !mem[LOCK] -> mem[LOCK] = 1 }
 }
 
-inline UNLOCK(p)
+inline unlock(p)
 {
-	atomic { sb[p].n == 0 -> lock = false }
+	STORE(p, LOCK, 0)
 }
 
 inline drain(p)
@@ -238,10 +238,10 @@ proctype owner()
 			STORE(O, GATE, 0);
 			STORE(O, SEQ, 1)
 #else
-			LOCK(O);
+			lock(O);
 			STORE(O, GATE, 0);
 			STORE(O, SEQ, 1);
-			UNLOCK(O)
+			unlock(O)
 #endif
 		:: else
 		fi;
@@ -310,7 +310,7 @@ inline pending(p)
 
 inline round(p)
 {
-	LOCK(p);
+	lock(p);
 	pending(p);
 	if
 	:: found ->
@@ -336,7 +336,7 @@ inline round(p)
 		fi
 	:: else
 	fi;
-	UNLOCK(p)
+	unlock(p)
 }
 
 /* The least epoch that nobody remembers: see sleep.pml. */
@@ -387,7 +387,7 @@ proctype control()
 {
 	byte g;
 
-	LOCK(C);
+	lock(C);
 	STORE(C, GATE, 1);
 	HEAVY(C);
 	do
@@ -399,7 +399,7 @@ proctype control()
 	od;
 	atomic { holder_in = true; assert(!owner_in) }
 	atomic { holder_in = false }
-	UNLOCK(C)
+	unlock(C)
 }
 
 /* Nothing can move any more. */

@@ -44,11 +44,37 @@ void fixture_setup(void)
 		};
 }
 
-void fixture_teardown(void)
+/* Nothing of any client is left, of whatever kind. */
+static void expect_empty(void)
+{
+	struct server *server = fixture_server;
+
+	ck_assert_uint_eq(server->n_sessions, 0);
+	ck_assert_uint_eq(server->n_contexts, 0);
+	ck_assert_uint_eq(server->n_objects, 0);
+	ck_assert_uint_eq(server->n_wires, 0);
+	ck_assert_uint_eq(server->segments.count, 0);
+	ck_assert_uint_eq(server->regions.count, 0);
+	ck_assert_uint_eq(server->regions.bytes, 0);
+	ck_assert_ptr_null(server->regions.heaps);
+	ck_assert_ptr_null(server->regions.mrs);
+	ck_assert_uint_eq(server->xrcd_numbers.count, 0);
+	ck_assert_ptr_null(server->xrc_domains);
+	ck_assert(list_empty(&server->domains.domains));
+	ck_assert(list_empty(&server->domains.users));
+}
+
+void fixture_stop(void)
 {
 	server_free(fixture_server);
 	loop_free(fixture_loop);
 	ck_assert_uint_eq(backend_fake_objects(), 0);
+}
+
+void fixture_teardown(void)
+{
+	expect_empty();
+	fixture_stop();
 }
 
 void fixture_turn(void)
@@ -62,7 +88,7 @@ static void connect_at(struct client *client, struct listener *listener)
 	struct session *session;
 	int pair[2];
 
-	*client = (struct client){ .fd = -1, .events = -1, .fds = FDLIST_NULL };
+	*client = (struct client)CLIENT_NULL;
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	client->fd = pair[1];
 	ck_assert_int_eq(server_adopt(fixture_server, listener, pair[0], &session), 0);
@@ -81,8 +107,11 @@ void client_close(struct client *client)
 		close(client->fd);
 	if (client->events >= 0)
 		close(client->events);
+	if (client->page >= 0)
+		close(client->page);
 	client->fd = -1;
 	client->events = -1;
+	client->page = -1;
 	fixture_turn();
 }
 
@@ -164,6 +193,14 @@ static const ProtobufCMessageDescriptor *event_type(unsigned opcode)
 		return &vsd__ev_wire_gone__descriptor;
 	case VSD__OP__EV_PEER_GONE:
 		return &vsd__ev_peer_gone__descriptor;
+	case VSD__OP__EV_ASYNC:
+		return &vsd__ev_async__descriptor;
+	case VSD__OP__EV_WIRE_CHANGED:
+		return &vsd__ev_wire_changed__descriptor;
+	case VSD__OP__EV_XRC_REFUSED:
+		return &vsd__ev_xrc_refused__descriptor;
+	case VSD__OP__EV_XRC_EVENT:
+		return &vsd__ev_xrc_event__descriptor;
 	default:
 		ck_abort_msg("event %u", opcode);
 	}
@@ -221,6 +258,7 @@ static void join_at(struct client *client, struct listener *listener)
 	protobuf_c_message_free_unpacked(reply, NULL);
 	ck_assert_uint_eq(client->fds.n, 4);
 	client->events = fdlist_steal(&client->fds, 0);
+	client->page = fdlist_steal(&client->fds, 1);
 }
 
 void client_join(struct client *client)

@@ -16,13 +16,14 @@
 #include "proto/verbsd.pb-c.h"
 
 struct client {
-	int fd, events;
+	int fd, events, page;
 	uint64_t session;
 	uint32_t serial, peer;
 	uint32_t context, pd, cq, qpn, key;
 	struct fdlist fds; /* of the last answer */
 	bool gone;
 };
+#define CLIENT_NULL { .fd = -1, .events = -1, .page = -1, .fds = FDLIST_NULL }
 
 /* An event as it came on the event socket. */
 struct event_got {
@@ -34,9 +35,11 @@ struct event_got {
 extern struct loop *fixture_loop;
 extern struct server *fixture_server;
 
-/* Checked fixture. Teardown asserts that no object, session or context is left. */
+/* Checked fixture. Teardown, after the clients were closed, asserts that no session, and nothing of any, is left. */
 void fixture_setup(void);
 void fixture_teardown(void);
+/* Ends the server, whatever it has; the backend has nothing then. */
+void fixture_stop(void);
 /* A few turns of the loop. */
 void fixture_turn(void);
 

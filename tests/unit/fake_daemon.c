@@ -41,13 +41,14 @@ bool fake_event(int fd, uint16_t op, const ProtobufCMessage *message)
 	return n > 0 && sock_send(fd, buf, (size_t)n, NULL, true) == 0;
 }
 
-static bool hello(int fd, const struct frame_header *header)
+static bool hello(struct fake_daemon *fake, int fd, const struct frame_header *header)
 {
 	Vsd__HelloReply reply = VSD__HELLO_REPLY__INIT;
 
 	reply.version = VSD_VERSION_MAX;
 	reply.daemon_version = (char[]){ "fake" };
 	reply.max_frame = VSD_REQUEST_MAX;
+	reply.features = fake->features;
 	return fake_reply(fd, header, 0, &reply.base, NULL);
 }
 
@@ -62,7 +63,7 @@ static void session_serve(struct fake_daemon *fake, int fd)
 		fake->requests++;
 
 		bool more = header.opcode == VSD__OP__OP_HELLO
-				    ? hello(fd, &header)
+				    ? hello(fake, fd, &header)
 				    : fake->handle(fake, fd, &header, buf + sizeof(header));
 
 		if (!more)

@@ -18,6 +18,7 @@ struct fake_daemon {
 	bool (*handle)(struct fake_daemon *fake, int fd, const struct frame_header *header,
 		const void *body);
 	_Atomic unsigned sessions, requests;
+	_Atomic uint64_t features; /* that HELLO grants; none unless set before the first call */
 	int listener;
 	_Atomic int session;
 	pthread_t thread;

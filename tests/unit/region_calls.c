@@ -28,6 +28,9 @@ struct region_got region_answer(
 	got.iova = reply->iova;
 	got.size = reply->size;
 	got.created = reply->created;
+	got.memory = reply->has_memory ? (unsigned)reply->memory : VSD__MR_MEMORY__MR_ON_REGION;
+	got.at = reply->at;
+	got.length = reply->length;
 	protobuf_c_message_free_unpacked(message, NULL);
 	return got;
 }

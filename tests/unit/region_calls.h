@@ -17,6 +17,8 @@ struct region_got {
 	uint32_t mr, key, access, flags, region;
 	uint64_t iova, size;
 	bool created;
+	unsigned memory; /* enum MrMemory, and if it is no region: */
+	uint64_t at, length;
 };
 
 struct region_got region_answer(

@@ -114,10 +114,14 @@ static bool handle(struct fake_daemon *fake, int fd, const struct frame_header *
 	return fake_reply(fd, header, EOPNOTSUPP, NULL, NULL);
 }
 
+const union ibv_gid loop_gid = { .raw = { 0xfe, 0x80, [15] = 5 } };
+
 void loop_start(struct loop *loop)
 {
 	static Vsd__Port port = VSD__PORT__INIT;
 	static Vsd__Port *ports[] = { &port };
+	static Vsd__Gid gid = VSD__GID__INIT;
+	static Vsd__Gid *gids[] = { &gid };
 	static Vsd__Device device = VSD__DEVICE__INIT;
 
 	memset(loop, 0, sizeof(*loop));
@@ -129,6 +133,11 @@ void loop_start(struct loop *loop)
 	ck_assert_int_eq(soft_async_init(&loop->ctx.async), 0);
 	port.number = 1;
 	port.lid = 5;
+	port.link_layer = IBV_LINK_LAYER_INFINIBAND;
+	gid.raw.data = (uint8_t *)(uintptr_t)loop_gid.raw;
+	gid.raw.len = sizeof(loop_gid);
+	port.gids = gids;
+	port.n_gids = 1;
 	device.ports = ports;
 	device.n_ports = 1;
 	loop->ctx.info = &device;
@@ -311,11 +320,21 @@ static void wire_event(struct loop *loop, struct soft_qp *qp, struct soft_qp *pe
 	ck_assert(fake_event(loop->events, VSD__OP__EV_WIRE, &event.base));
 }
 
+void loop_wire_end(struct loop *loop, struct soft_qp *qp, struct soft_qp *peer, uint32_t slots, unsigned side)
+{
+	wire_event(loop, qp, peer, slots, side, qp->resets);
+	loop->wires += side;
+}
+
+void loop_wire_tell(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots)
+{
+	loop_wire_end(loop, a, b, slots, 0);
+	loop_wire_end(loop, b, a, slots, 1);
+}
+
 void loop_wire(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots)
 {
-	wire_event(loop, a, b, slots, 0, a->resets);
-	wire_event(loop, b, a, slots, 1, b->resets);
-	loop->wires++;
+	loop_wire_tell(loop, a, b, slots);
 	while (!atomic_load(&a->wire) || !atomic_load(&b->wire))
 		sched_yield();
 }
@@ -327,18 +346,24 @@ void loop_wire_late(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uin
 	loop->wires++;
 }
 
-void loop_datagram_wire(struct loop *loop, uint32_t slots, bool both)
+void loop_datagram_end(struct loop *loop, uint32_t slots, uint32_t side)
 {
 	Vsd__EvWire event = VSD__EV_WIRE__INIT;
 
-	event.wire = loop->wires++;
+	event.wire = loop->wires;
 	event.generation = 1;
 	event.kind = VSD__WIRE_KIND__WIRE_DGRAM;
 	event.req_slots = event.resp_slots = slots;
-	for (event.side = 0; event.side < (both ? 2 : 1); event.side++) {
-		event.peer = event.side ? PEER : LOOP_PEER;
-		ck_assert(fake_event(loop->events, VSD__OP__EV_WIRE, &event.base));
-	}
+	event.side = side;
+	event.peer = side ? PEER : LOOP_PEER;
+	ck_assert(fake_event(loop->events, VSD__OP__EV_WIRE, &event.base));
+}
+
+void loop_datagram_wire(struct loop *loop, uint32_t slots)
+{
+	loop_datagram_end(loop, slots, 0);
+	loop_datagram_end(loop, slots, 1);
+	loop->wires++;
 }
 
 void loop_connect(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots,

@@ -58,6 +58,8 @@ bool loop_has_domain(void);
 void loop_domain_make(struct loop *loop);
 void loop_domain_free(void);
 
+/* The port has LID 5 and this GID. */
+extern const union ibv_gid loop_gid;
 void loop_start(struct loop *loop);
 void loop_stop(struct loop *loop);
 
@@ -78,10 +80,15 @@ void loop_rtr(struct soft_qp *qp, uint32_t dest, const struct loop_options *opti
 void loop_rts(struct soft_qp *qp, const struct loop_options *options);
 /* Sends the wire to both ends and waits until they have it. */
 void loop_wire(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots);
+/* Sends it to both ends, or to the one of @side alone; the next one that goes to both ends, or to side 1, is another wire. */
+void loop_wire_tell(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots);
+void loop_wire_end(struct loop *loop, struct soft_qp *qp, struct soft_qp *peer, uint32_t slots, unsigned side);
 /* Sends one of their last connection, which they are not to take. */
 void loop_wire_late(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots);
-/* A datagram wire to LOOP_PEER, which is this process too when @both. */
-void loop_datagram_wire(struct loop *loop, uint32_t slots, bool both);
+/* A datagram wire to LOOP_PEER, which is this process too. */
+void loop_datagram_wire(struct loop *loop, uint32_t slots);
+/* One end of it alone; the next one of the same wire is the other. */
+void loop_datagram_end(struct loop *loop, uint32_t slots, uint32_t side);
 /* All of it: both RTS, with a wire of @slots slots. */
 void loop_connect(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint32_t slots,
 	const struct loop_options *options);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * client/abi/{region,import,dm,capability}.c against a daemon that answers what no daemon of this version would: no fd,
+ * client/abi/{region,import,dm,rereg}.c against a daemon that answers what no daemon of this version would: no fd,
  * another file, a key that is in use. The call fails, and what the daemon says it made is destroyed there.
  */
 #include "client/abi/abi.h"
@@ -14,15 +14,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "client/abi/capability.h"
 #include "client/verbsd.h"
 #include "proto/ring_abi.h"
 #include "tests/lib/harness.h"
 #include "tests/unit/fake_daemon.h"
+#include "tests/unit/files.h"
 
 #define SIZE 65536u
 #define BASE 0x200000000000ull
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 /* How the daemon lies; all zero: it does not. */
 struct lie {
@@ -30,6 +29,9 @@ struct lie {
 	int status, fds, seals, want;
 	uint64_t file, size;
 	uint32_t key;
+	bool memory; /* it says what the fd is: */
+	Vsd__MrMemory of;
+	uint64_t at, length;
 };
 
 static struct fake_daemon fake;
@@ -46,25 +48,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int events = -1, kick = -1;
 static _Atomic unsigned made, destroyed, unpersisted;
 static uint32_t next_key = 0x7000;
-
-static int file_new(size_t size, int seals)
-{
-	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(ftruncate(fd, (off_t)size), 0);
-	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
-	return fd;
-}
-
-static int capability_new(const uint8_t nonce[VSD_NONCE_SIZE])
-{
-	int fd = file_new(VSD_NONCE_SIZE, 0);
-
-	ck_assert_int_eq(pwrite(fd, nonce, VSD_NONCE_SIZE, 0), VSD_NONCE_SIZE);
-	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_WRITE), 0);
-	return fd;
-}
 
 static bool reply_fds(int fd, const struct frame_header *header, const ProtobufCMessage *reply, struct fdlist *fds)
 {
@@ -137,6 +120,12 @@ static bool region(int fd, const struct frame_header *header)
 	reply.access = IBV_ACCESS_LOCAL_WRITE;
 	reply.region = made;
 	reply.created = true;
+	if (told.memory) {
+		reply.has_memory = reply.has_at = reply.has_length = true;
+		reply.memory = told.of;
+		reply.at = told.at;
+		reply.length = told.length;
+	}
 	lie_fds(&fds);
 	return reply_fds(fd, header, &reply.base, &fds);
 }
@@ -183,6 +172,17 @@ static bool device_list(int fd, const struct frame_header *header)
 	return fake_reply(fd, header, 0, &reply.base, NULL);
 }
 
+/* What has the key of a region while that is being changed, which cannot be without a mistake of the daemon's. */
+static struct soft_mr squatter;
+
+static void squat(void)
+{
+	pthread_mutex_lock(&lock);
+	if (squatter.key)
+		ck_assert_int_eq(mr_open(&squatter), 0);
+	pthread_mutex_unlock(&lock);
+}
+
 static bool handle(struct fake_daemon *f, int fd, const struct frame_header *header, const void *body)
 {
 	pthread_mutex_lock(&lock);
@@ -214,6 +214,10 @@ static bool handle(struct fake_daemon *f, int fd, const struct frame_header *hea
 	}
 	if (told.status)
 		return fake_reply(fd, header, told.status, NULL, NULL);
+	if (header->opcode == VSD__OP__OP_MR_REREG) {
+		squat();
+		return fake_reply(fd, header, 0, NULL, NULL);
+	}
 	if (header->opcode == VSD__OP__OP_DM_ALLOC || header->opcode == VSD__OP__OP_DM_IMPORT)
 		return device_memory(fd, header);
 	if (header->opcode == VSD__OP__OP_REGION_EXPORT) {
@@ -421,79 +425,82 @@ START_TEST(device_memory_is_checked)
 }
 END_TEST
 
-static int not_open(void)
-{
-	return -1;
-}
+#define DM	VSD__MR_MEMORY__MR_ON_DM
+#define PROCESS VSD__MR_MEMORY__MR_ON_PROCESS
 
-static int a_pipe(void)
-{
-	int fds[2];
-
-	ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
-	close(fds[1]);
-	return fds[0];
-}
-
-static int unsealed(void)
-{
-	return file_new(VSD_NONCE_SIZE, 0);
-}
-
-static int changeable(void)
-{
-	return file_new(VSD_NONCE_SIZE, SEALS);
-}
-
-static int longer(void)
-{
-	return file_new(VSD_NONCE_SIZE + 1, SEALS | F_SEAL_WRITE);
-}
-
-static int by_path(void)
-{
-	uint8_t nonce[VSD_NONCE_SIZE] = { 1 };
-	int fd = capability_new(nonce), path;
-	char text[64];
-
-	snprintf(text, sizeof(text), "/proc/self/fd/%d", fd);
-	path = open(text, O_PATH | O_CLOEXEC);
-	close(fd);
-	return path;
-}
-
+/* What is imported may be on other memory than a region's: nothing else may. */
 static const struct {
-	int (*make)(void);
-	int want;
-} fds[] = { { not_open, -EBADF }, { a_pipe, -EINVAL }, { unsealed, -EINVAL }, { changeable, -EINVAL },
-	    { longer, -EINVAL },  { by_path, -EBADF } };
+	const char *what;
+	Vsd__MrMemory of;
+	uint64_t at, length, file;
+	int seals, want;
+} memories[] = {
+	{ "behind its end", DM, SIZE, 1, SIZE, SEALS, EPROTO },
+	{ "over its end", DM, 1, SIZE, SIZE, SEALS, EPROTO },
+	{ "around", DM, 4096, UINT64_MAX, SIZE, SEALS, EPROTO },
+	{ "from far away", DM, UINT64_MAX, 1, SIZE, SEALS, EPROTO },
+	{ "a short file", DM, 0, SIZE, SIZE - 1, SEALS, EPROTO },
+	{ "a file that can shrink", DM, 0, SIZE, SIZE, F_SEAL_GROW, EPROTO },
+	{ "no process", PROCESS, 0, SIZE, SIZE, SEALS, EOPNOTSUPP },
+	{ "no process, nowhere", PROCESS, 0, 0, SIZE, SEALS, EOPNOTSUPP },
+	{ "all is well", DM, 4096, SIZE - 4096, SIZE, SEALS, 0 },
+};
 
-START_TEST(what_is_no_capability)
+START_TEST(memory_of_others_is_checked)
 {
-	uint8_t nonce[VSD_NONCE_SIZE];
-	int fd = fds[_i].make();
+	const struct lie given = { .what = memories[_i].what, .fds = 1, .size = SIZE, .file = memories[_i].file,
+		.seals = memories[_i].seals, .memory = true, .of = memories[_i].of, .at = memories[_i].at,
+		.length = memories[_i].length };
 
-	ck_assert_int_eq(capability_read(fd, nonce), fds[_i].want);
-	ck_assert(!capability_same(fd, fd));
-	if (fd >= 0)
-		close(fd);
+	CHANGE(lie = given);
+	for (int i = 0; i < N_WAYS; i++)
+		if (ways[i] != by_handle)
+			refused(ways[i], given.what, EPROTO);
+	if (memories[_i].want) {
+		refused(by_handle, given.what, memories[_i].want);
+		return;
+	}
+
+	struct ibv_mr *mr = by_handle();
+
+	ck_assert_ptr_nonnull(mr);
+	ck_assert_uint_eq(mr->length, SIZE - 4096);
+	ck_assert_ptr_null(mr->addr);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	ck_assert_uint_eq(made, destroyed);
 }
 END_TEST
 
-START_TEST(capabilities_are_one_by_what_is_in_them)
+/* The results of ibv_rereg_mr(): the old region is valid, or there is none. */
+START_TEST(a_change_that_is_refused_or_ends_it)
 {
-	uint8_t one[VSD_NONCE_SIZE] = { 1 }, two[VSD_NONCE_SIZE] = { 1 }, got[VSD_NONCE_SIZE];
-	int a = capability_new(one), b = capability_new(one), c;
+	const int flags = IBV_REREG_MR_CHANGE_ACCESS, access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+	uint32_t key = first->rkey;
 
-	two[VSD_NONCE_SIZE - 1] = 1;
-	c = capability_new(two);
-	ck_assert_int_eq(capability_read(a, got), 0);
-	ck_assert_mem_eq(got, one, sizeof(one));
-	ck_assert(capability_same(a, b));
-	ck_assert(!capability_same(a, c));
-	close(a);
-	close(b);
-	close(c);
+	CHANGE(lie.status = EDQUOT);
+	errno = 0;
+	ck_assert_int_eq(ibv_rereg_mr(first, flags, NULL, NULL, 0, access), IBV_REREG_MR_ERR_INPUT);
+	ck_assert_int_eq(errno, EDQUOT);
+	CHANGE(lie.status = 0);
+	ck_assert_int_eq(ibv_rereg_mr(first, flags, NULL, NULL, 0, access), 0);
+
+	struct soft_mr *mr = soft_mr_of(first);
+
+	pthread_mutex_lock(&lock);
+	squatter = (struct soft_mr){ .ctx = mr->ctx, .pd = mr->pd, .key = key };
+	pthread_mutex_unlock(&lock);
+	errno = 0;
+	ck_assert_int_eq(ibv_rereg_mr(first, flags, NULL, NULL, 0, access), IBV_REREG_MR_ERR_CMD);
+	ck_assert_int_eq(errno, EEXIST);
+	/* It is good for deregistering alone, and whoever has its key keeps that. */
+	ck_assert_int_eq(ibv_dereg_mr(first), 0);
+	ck_assert(key_is_used(key));
+	ck_assert_int_eq(mr_close(&squatter), 0);
+	ck_assert(!key_is_used(key));
+	CHANGE(squatter.key = 0);
+	CHANGE(lie = truth);
+	first = by_alloc();
+	ck_assert_ptr_nonnull(first);
 }
 END_TEST
 
@@ -509,8 +516,7 @@ int main(void)
 	tcase_add_test(t, a_region_that_failed_does_not_stay);
 	tcase_add_test(t, a_capability_is_one_fd);
 	tcase_add_test(t, device_memory_is_checked);
-	t = harness_tcase(suite, "capabilities");
-	tcase_add_loop_test(t, what_is_no_capability, 0, sizeof(fds) / sizeof(fds[0]));
-	tcase_add_test(t, capabilities_are_one_by_what_is_in_them);
+	tcase_add_loop_test(t, memory_of_others_is_checked, 0, sizeof(memories) / sizeof(memories[0]));
+	tcase_add_test(t, a_change_that_is_refused_or_ends_it);
 	return harness_run(suite);
 }

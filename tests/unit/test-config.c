@@ -78,6 +78,16 @@ static const struct {
 	{ "[device \x01]\n", 1, "not a text file" },
 	{ "[limits nobody-has-this-name]\n", 1, "no user" },
 	{ "[limits -1]\n", 1, "no user" },
+	{ "[grant]\n", 1, "needs a name" },
+	{ "[grant x/y]\n", 1, "is no name" },
+	{ "[grant x]\nusers = nobody-has-this-name\n", 2, "no user" },
+	{ "[grant x]\ngroups = nobody-has-this-name\n", 2, "no group" },
+	{ "[grant x]\ncontexts = many\n", 2, "a number" },
+	{ "[grant x]\nmemlock = on\n", 2, "a number" },
+	{ "[grant x]\nmemlock = 1\n", 2, "from 4096" },
+	{ "[grant x]\nrdma_cm = perhaps\n", 2, "one of: off on" },
+	{ "[grant x]\ndevices = a\ndevices = b\n", 3, "twice" },
+	{ "[grant x]\nguid = 1\n", 2, "no setting 'guid'" },
 	{ "[daemon]\nnonsense\n", 2, "neither" },
 	{ "[daemon]\n= on\n", 2, "neither" },
 	{ "[daemon]\ncma =\n", 2, "no value" },
@@ -107,6 +117,7 @@ static const struct {
 	{ "[device soft0]\nguid = 11112222333344445\n", 2, "hexadecimal" },
 	{ "[device soft0]\ngid_prefix = fe80::\n", 2, "hexadecimal" },
 	{ "[device soft0]\nlink_layer = token-ring\n", 2, "one of: infiniband ethernet" },
+	{ "[device soft0]\natomics = none\n", 2, "one of: device global" },
 	{ "[device soft0]\nport = up\n", 2, "one of: down active" },
 	{ "[device a]\nlid = 5\n\n[device b]\nlid = 5\n", 4, "has the lid of device a" },
 	{ "[device a]\nguid = 5\n[device b]\nguid = 5\n", 3, "has the guid of device a" },
@@ -190,6 +201,7 @@ START_TEST(empty_file_has_the_defaults)
 	ck_assert_uint_eq(config->devices[0].lid, 1);
 	ck_assert_uint_eq(config->devices[0].mtu, 4096);
 	ck_assert_uint_eq(config->devices[0].link_layer, LINK_INFINIBAND);
+	ck_assert_uint_eq(config->devices[0].atomics, ATOMICS_GLOBAL);
 	ck_assert_uint_eq(config->devices[0].gid_prefix >> 48, 0xfe80);
 	ck_assert(config->devices[0].active);
 	ck_assert(config->cma);
@@ -221,6 +233,7 @@ START_TEST(settings_mean_what_they_say)
 				   "gid_prefix = fec0:0000:0000:0001\n"
 				   "mtu = 2048\n"
 				   "port = down\n"
+				   "atomics = device\n"
 				   "[device right]\n"
 				   "link_layer = ethernet\n"
 				   "netdev = eth7\n"
@@ -246,6 +259,7 @@ START_TEST(settings_mean_what_they_say)
 	ck_assert_uint_eq(config->devices[0].gid_prefix, 0xfec0000000000001ull);
 	ck_assert_uint_eq(config->devices[0].mtu, 2048);
 	ck_assert(!config->devices[0].active);
+	ck_assert_uint_eq(config->devices[0].atomics, ATOMICS_DEVICE);
 	ck_assert_uint_eq(config->devices[1].link_layer, LINK_ETHERNET);
 	ck_assert_str_eq(config->devices[1].netdev, "eth7");
 	ck_assert_str_eq(config->devices[2].netdev, "auto");
@@ -260,6 +274,38 @@ START_TEST(settings_mean_what_they_say)
 	ck_assert(config_admits(config, 4711, NULL, 0));
 	ck_assert(!config_admits(config, 4713, NULL, 0));
 	ck_assert(config_admits(config, 4713, &group, 1));
+}
+END_TEST
+
+START_TEST(grants_take_the_place_of_the_default_one)
+{
+	config = config_new();
+	ck_assert_uint_eq(config->n_grants, 1);
+	ck_assert_str_eq(config->grants[0].name, "rdma");
+	ck_assert(!config->grants[0].users.any);
+	config_free(config);
+	ck_assert_int_eq(read_text("[grant one]\n"
+				   "users = 4711 4712\n"
+				   "devices = mlx5_0 rxe*\n"
+				   "memlock = 1G\n"
+				   "[grant two]\n"
+				   "groups = root\n"
+				   "cgroups = /system.slice\n"
+				   "contexts = 0\n"
+				   "rdma_cm = off\n"
+				   "memlock = off\n"),
+		0);
+	ck_assert_uint_eq(config->n_grants, 2);
+	ck_assert_uint_eq(config->grants[0].users.n, 2);
+	ck_assert_str_eq(config->grants[0].devices, "mlx5_0 rxe*");
+	ck_assert_uint_eq(config->grants[0].memlock, 1 << 30);
+	ck_assert_uint_eq(config->grants[0].contexts, 256);
+	ck_assert(config->grants[0].rdma_cm);
+	ck_assert_str_eq(config->grants[1].devices, "*");
+	ck_assert_str_eq(config->grants[1].cgroups, "/system.slice");
+	ck_assert_uint_eq(config->grants[1].contexts, 0);
+	ck_assert_uint_eq(config->grants[1].memlock, 0);
+	ck_assert(!config->grants[1].rdma_cm);
 }
 END_TEST
 
@@ -364,6 +410,45 @@ START_TEST(manual_has_every_setting)
 }
 END_TEST
 
+static void port_is(struct client *client, const char *text, unsigned want)
+{
+	struct device *device = server_device(fixture_server, "soft0");
+
+	ck_assert_int_eq(read_text(text), 0);
+	ck_assert_int_eq(server_configure(fixture_server, config, error, sizeof(error)), 0);
+	config = NULL;
+	ck_assert_ptr_eq(server_device(fixture_server, "soft0"), device);
+
+	struct event_got event = client_event(client);
+
+	ck_assert_uint_eq(event.opcode, want ? VSD__OP__EV_ASYNC : 0);
+	if (want) {
+		const Vsd__EvAsync *async = (const void *)event.msg;
+
+		ck_assert_uint_eq(async->context, client->context);
+		ck_assert_uint_eq(async->event, want);
+		ck_assert_uint_eq(async->port, 1);
+	}
+	event_release(&event);
+}
+
+START_TEST(whoever_has_a_device_open_hears_of_its_port)
+{
+	enum { ACTIVE = 9, ERR = 10 }; /* enum ibv_event_type */
+	struct client client;
+
+	fixture_setup();
+	client_open(&client);
+	port_is(&client, "[device soft0]\nport = down\n", ERR);
+	port_is(&client, "[device soft0]\nport = down\n", 0);
+	port_is(&client, "[device soft0]\n[device other]\nport = down\n", ACTIVE);
+	/* Nobody has that one open. */
+	port_is(&client, "[device soft0]\n[device other]\n", 0);
+	client_close(&client);
+	fixture_teardown();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("config");
@@ -378,11 +463,13 @@ int main(void)
 	tcase_add_test(tcase, folder_is_no_file);
 	tcase_add_test(tcase, empty_file_has_the_defaults);
 	tcase_add_test(tcase, settings_mean_what_they_say);
+	tcase_add_test(tcase, grants_take_the_place_of_the_default_one);
 	tcase_add_test(tcase, drop_ins_add_and_override_in_order);
 	tcase_add_test(tcase, wrong_drop_in_is_named);
 	tcase_add_test(tcase, reload_replaces_devices_and_limits);
 	tcase_add_test(tcase, failed_reload_keeps_the_old);
 	tcase_add_test(tcase, unchanged_device_stays);
+	tcase_add_test(tcase, whoever_has_a_device_open_hears_of_its_port);
 	tcase_add_test(tcase, manual_has_every_setting);
 	return harness_run(suite);
 }

@@ -71,6 +71,23 @@ static void stretch_check(struct range r, bool hole)
 	}
 }
 
+static void gap_check(struct range r)
+{
+	uintptr_t lo = BASE, hi = BASE + BYTES;
+	unsigned from = r.from, to = r.to;
+	bool none = true;
+
+	for (unsigned i = r.from; i < r.to; i++)
+		none &= naive[i] == 0;
+	while (from > 0 && naive[from - 1] == 0)
+		from--;
+	while (to < BYTES && naive[to] == 0)
+		to++;
+	NEED(cover_gap(&cover, BASE + r.from, BASE + r.to, &lo, &hi) == none);
+	NEED(lo == (none ? BASE + from : BASE));
+	NEED(hi == (none ? BASE + to : BASE + BYTES));
+}
+
 static void all_check(void)
 {
 	unsigned edges = naive[0] != 0;
@@ -81,6 +98,7 @@ static void all_check(void)
 	for (unsigned i = 0; i < 8; i++) {
 		stretch_check(range_random(), true);
 		stretch_check(range_random(), false);
+		gap_check(range_random());
 	}
 	stretch_check((struct range){ 0, BYTES }, true);
 	stretch_check((struct range){ 0, BYTES }, false);
@@ -90,7 +108,12 @@ static void add_one(void)
 {
 	struct range r = range_random();
 
-	NEED(cover_add(&cover, BASE + r.from, BASE + r.to) == 0);
+	if (rand() % 2) {
+		NEED(cover_add(&cover, BASE + r.from, BASE + r.to) == 0);
+	} else {
+		NEED(cover_promise(&cover) == 0);
+		cover_keep(&cover, BASE + r.from, BASE + r.to);
+	}
 	naive_raise(r, 1);
 	ranges[n_ranges++] = r;
 }
@@ -153,6 +176,25 @@ START_TEST(what_was_not_added_is_not_taken_away)
 }
 END_TEST
 
+/* What was promised has its room, whatever came between. */
+START_TEST(a_promise_needs_no_memory)
+{
+	const struct cover_node *nodes;
+
+	for (unsigned i = 0; i < 20; i++)
+		ck_assert_int_eq(cover_promise(&cover), 0);
+	for (unsigned i = 0; i < 20; i++)
+		ck_assert_int_eq(cover_add(&cover, BASE + 1000 + (uintptr_t)i * 10, BASE + 1005 + (uintptr_t)i * 10), 0);
+	nodes = cover.nodes;
+	cover_break(&cover);
+	for (unsigned i = 0; i < 19; i++)
+		cover_keep(&cover, BASE + (uintptr_t)i * 10, BASE + (uintptr_t)i * 10 + 5);
+	ck_assert_ptr_eq(cover.nodes, nodes);
+	ck_assert_uint_eq(cover.ranges, 39);
+	ck_assert_uint_eq(cover.edges, 78);
+}
+END_TEST
+
 /* The time per step is not looked at, but a list instead of a tree would need minutes. */
 START_TEST(many_ranges)
 {
@@ -185,6 +227,7 @@ int main(void)
 	tcase_add_loop_test(t, counts_as_each_byte_would, 0, 5);
 	tcase_add_loop_test(t, fills_and_cuts_as_each_byte_would, 0, 5);
 	tcase_add_test(t, what_was_not_added_is_not_taken_away);
+	tcase_add_test(t, a_promise_needs_no_memory);
 	tcase_add_test(t, many_ranges);
 	return harness_run(suite);
 }

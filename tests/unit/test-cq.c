@@ -36,7 +36,7 @@ static void teardown(void)
 
 static void push(uint64_t id, bool solicited, enum ibv_wc_status status, struct soft_qp *qp)
 {
-	struct soft_cqe cqe = { .wc = { .wr_id = id, .status = status }, .solicited = solicited, .qp = qp };
+	struct soft_cqe cqe = { .wc = { .wr_id = id, .status = status }, .solicited = solicited, .of = qp };
 
 	soft_cq_push(&cq, &cqe);
 }
@@ -318,7 +318,7 @@ START_TEST(extended_polling_reads_what_was_granted)
 					.src_qp = 15, .wc_flags = IBV_WC_WITH_IMM, .slid = 16, .sl = 3,
 					.dlid_path_bits = 4, .vendor_err = 17 } };
 
-	ck_assert_int_eq(soft_cq_fill_ex(&cq, IBV_WC_EX_WITH_TM_INFO), -EOPNOTSUPP);
+	ck_assert_int_eq(soft_cq_fill_ex(&cq, IBV_WC_EX_WITH_CVLAN), -EOPNOTSUPP);
 	ck_assert_int_eq(soft_cq_fill_ex(&cq, 1ull << 40), -EOPNOTSUPP);
 	ck_assert_int_eq(soft_cq_fill_ex(&cq, IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 						      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK), 0);

@@ -155,10 +155,13 @@ static void deregister_one(void)
 
 START_TEST(as_the_model_says)
 {
+	/* Few at a time are often alone on their pages, many hardly ever. */
+	unsigned most = _i % 2 ? RANGES : 6;
+
 	srand((unsigned)_i + 1);
 	n_registrations = 0;
 	for (unsigned i = 0; i < 120; i++) {
-		if (n_registrations == 0 || (n_registrations < RANGES && rand() % 2))
+		if (n_registrations == 0 || (n_registrations < most && rand() % 2))
 			register_one();
 		else
 			deregister_one();
@@ -218,6 +221,31 @@ START_TEST(what_the_program_took_out_stays_out)
 	dontfork_put(&soft);
 	ck_assert(is_out(memory));
 	ck_assert(!is_out(memory + PAGE));
+}
+END_TEST
+
+/* --- what is kept aside -------------------------------------------------------------------------------------------- */
+
+/* More than there is room for, and a real one beside one of them. */
+START_TEST(many_alone)
+{
+	struct dontfork_range ranges[12];
+
+	for (unsigned i = 0; i < 12; i++)
+		dontfork_take(&ranges[i], memory + (size_t)4 * i * PAGE + PAGE / 2, (size_t)2 * PAGE);
+	ck_assert_int_eq(dontfork_take_real(memory + (size_t)4 * 11 * PAGE, 1), 0);
+	for (unsigned i = 0; i < 12; i++) {
+		ck_assert(is_out(memory + (size_t)(4 * i + 1) * PAGE));
+		ck_assert(!is_out(memory + (size_t)(4 * i + 2) * PAGE));
+	}
+	ck_assert(is_out(memory + (size_t)4 * 11 * PAGE));
+	for (unsigned i = 12; i-- > 0;) {
+		dontfork_put(&ranges[i]);
+		ck_assert(!is_out(memory + (size_t)(4 * i + 1) * PAGE));
+	}
+	ck_assert(is_out(memory + (size_t)4 * 11 * PAGE));
+	ck_assert_int_eq(dontfork_put_real(memory + (size_t)4 * 11 * PAGE, 1), 0);
+	ck_assert_uint_eq(mappings(memory, (size_t)PAGES * PAGE), 1);
 }
 END_TEST
 
@@ -494,6 +522,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, as_the_model_says, 0, 6);
 	tcase_add_test(t, half_a_page_stays);
+	tcase_add_test(t, many_alone);
 	tcase_add_test(t, a_real_device_takes_what_it_touches);
 	tcase_add_test(t, what_the_program_took_out_stays_out);
 	tcase_add_test(t, unmapped_while_registered);

@@ -287,6 +287,29 @@ START_TEST(a_refusal_holds_for_the_generation)
 }
 END_TEST
 
+/* A heap's region is mapped whole, and the key begins somewhere in it. */
+START_TEST(a_part_of_a_region_is_found_by_its_offset)
+{
+	Vsd__RegionGrantReply reply = VSD__REGION_GRANT_REPLY__INIT;
+	void *ptr = NULL;
+
+	reply.region = NUMBER;
+	reply.iova = BASE;
+	reply.size = SIZE;
+	reply.writable = reply.has_offset = true;
+	reply.offset = 4096;
+	entry_open(3);
+	map_ask(pair, KEY, QPN);
+	map_answer(4, 0, KEY, 3, 0, &reply, reopened(O_RDWR));
+	ck_assert_int_eq(pwrite(file, "atoffset", 8, 4096 + 16), 8);
+	ck_assert_int_eq(find(BASE + 16, 8, false, &ptr), MAP_FOUND);
+	ck_assert_mem_eq(ptr, "atoffset", 8);
+	ck_assert_int_eq(find(BASE + SIZE - 4096 - 8, 8, true, &ptr), MAP_FOUND);
+	ck_assert_int_eq(find(BASE + SIZE - 4096 - 7, 8, true, &ptr), MAP_BAD);
+	ck_assert_int_eq(find(BASE - 4097, 8, true, &ptr), MAP_BAD);
+}
+END_TEST
+
 START_TEST(a_refusal_holds_until_there_is_another_wire)
 {
 	refuse(3, EACCES);
@@ -510,6 +533,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, a_closed_entry_is_not_asked_for);
 	tcase_add_test(t, a_refusal_holds_for_the_generation);
+	tcase_add_test(t, a_part_of_a_region_is_found_by_its_offset);
 	tcase_add_test(t, a_refusal_holds_until_there_is_another_wire);
 	tcase_add_loop_test(t, want_of_something_is_no_refusal, 0, sizeof(passing) / sizeof(passing[0]));
 	tcase_add_test(t, a_lost_fd_is_asked_for_again);

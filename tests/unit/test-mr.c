@@ -37,6 +37,8 @@ static void setup(void)
 	other_pd.number = 2;
 	qp.pd = &domain;
 	other_qp.pd = &pd;
+	qp.serial = 1;
+	other_qp.serial = 2;
 	mr = (struct soft_mr){ .mr = { .addr = memory, .length = 4096 }, .mem = memory, .pd = &pd, .key = KEY, .iova = 0x70000,
 			       .access = ALL };
 	mw = (struct soft_mw){ .mw = { .rkey = MW_KEY, .type = IBV_MW_TYPE_1 }, .pd = &pd };
@@ -309,6 +311,13 @@ static struct ibv_mw_bind_info bind_info(uint64_t addr, uint64_t length, unsigne
 	return (struct ibv_mw_bind_info){ .mr = &mr.mr, .addr = addr, .length = length, .mw_access_flags = access };
 }
 
+static int bind_now(struct soft_qp *by, uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	struct mw_bind want = mw_bind_of(&mw.mw, info);
+
+	return mw_bind(&want, by, rkey);
+}
+
 START_TEST(a_window_shows_its_part_of_the_region)
 {
 	struct ibv_mw_bind_info info = bind_info(0x70100, 256, IBV_ACCESS_REMOTE_READ);
@@ -316,8 +325,8 @@ START_TEST(a_window_shows_its_part_of_the_region)
 	void *ptr;
 
 	ck_assert_int_eq(mw_open(&mw), 0);
-	ck_assert_int_eq(mw_bind(&mw, &qp, MW_KEY + 1, &info), 0);
-	ck_assert_uint_eq(mw.mw.rkey, MW_KEY + 1);
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 1, &info), 0);
+	ck_assert_uint_eq(mw.key, MW_KEY + 1);
 	ck_assert_int_eq(mr_ref(MW_KEY + 1, &pd, &qp, 0x70110, 16, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr), 0);
 	ck_assert_ptr_eq(ptr, memory + 0x110);
 	mr_unref(&ref);
@@ -342,7 +351,7 @@ START_TEST(a_zero_based_window_counts_from_its_start)
 	void *ptr;
 
 	ck_assert_int_eq(mw_open(&mw), 0);
-	ck_assert_int_eq(mw_bind(&mw, &qp, MW_KEY + 1, &info), 0);
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 1, &info), 0);
 	ck_assert_int_eq(mr_ref(MW_KEY + 1, &pd, &qp, 255, 1, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr), 0);
 	ck_assert_ptr_eq(ptr, memory + 0x1ff);
 	mr_unref(&ref);
@@ -373,7 +382,7 @@ START_TEST(binding_is_checked)
 
 	mr.access = binds[_i].mr_access;
 	ck_assert_int_eq(mw_open(&mw), 0);
-	r = mw_bind(&mw, &qp, binds[_i].rkey, &info);
+	r = bind_now(&qp, binds[_i].rkey, &info);
 	ck_assert_msg(r == binds[_i].want, "%s: %d", binds[_i].name, r);
 	ck_assert_int_eq(mw_close(&mw), 0);
 	ck_assert_uint_eq(mr.windows, 0);
@@ -388,13 +397,34 @@ START_TEST(a_window_of_type_1_is_bound_anew_and_unbound)
 	void *ptr;
 
 	ck_assert_int_eq(mw_open(&mw), 0);
-	ck_assert_int_eq(mw_bind(&mw, &qp, MW_KEY + 1, &info), 0);
-	ck_assert_int_eq(mw_bind(&mw, &qp, MW_KEY + 2, &info), 0);
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 1, &info), 0);
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 2, &info), 0);
 	ck_assert_uint_eq(mr.windows, 1);
 	ck_assert_int_eq(mr_ref(MW_KEY + 1, &pd, &qp, 0x70000, 1, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr), -EINVAL);
-	ck_assert_int_eq(mw_bind(&mw, &qp, MW_KEY + 3, &none), 0);
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 3, &none), 0);
 	ck_assert_uint_eq(mr.windows, 0);
 	ck_assert_int_eq(mr_ref(MW_KEY + 3, &pd, &qp, 0x70000, 1, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr), -EINVAL);
+}
+END_TEST
+
+/* The verb gives the window its new key when it posts; a bind that is flushed leaves what was bound, under the old key. */
+START_TEST(a_bind_that_is_flushed_changes_nothing)
+{
+	struct ibv_mw_bind_info info = bind_info(0x70000, 16, IBV_ACCESS_REMOTE_READ);
+	struct mr_ref ref;
+	void *ptr;
+
+	ck_assert_int_eq(mw_open(&mw), 0);
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 1, &info), 0);
+	mw.mw.rkey = MW_KEY + 2;
+	ck_assert_int_eq(mr_ref(MW_KEY + 2, &pd, &qp, 0x70000, 1, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr), -EINVAL);
+	ck_assert_int_eq(mr_ref(MW_KEY + 1, &pd, &qp, 0x70000, 1, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr), 0);
+	mr_unref(&ref);
+	/* One that comes to pass late does not take the key of those behind it back. */
+	mw.mw.rkey = MW_KEY + 4;
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 3, &info), 0);
+	ck_assert_uint_eq(mw.mw.rkey, MW_KEY + 4);
+	ck_assert_int_eq(mw_close(&mw), 0);
 }
 END_TEST
 
@@ -406,8 +436,8 @@ START_TEST(a_window_of_type_2_belongs_to_its_qp_until_invalidated)
 
 	mw.mw.type = IBV_MW_TYPE_2;
 	ck_assert_int_eq(mw_open(&mw), 0);
-	ck_assert_int_eq(mw_bind(&mw, &qp, MW_KEY + 9, &info), 0);
-	ck_assert_int_eq(mw_bind(&mw, &qp, MW_KEY + 10, &info), -EINVAL);
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 9, &info), 0);
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 10, &info), -EINVAL);
 	ck_assert_int_eq(mr_ref(MW_KEY + 9, &pd, &qp, 0x70000, 1, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr), 0);
 	mr_unref(&ref);
 	ck_assert_int_eq(mr_ref(MW_KEY + 9, &pd, &other_qp, 0x70000, 1, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr),
@@ -417,8 +447,50 @@ START_TEST(a_window_of_type_2_belongs_to_its_qp_until_invalidated)
 	ck_assert_int_eq(key_invalidate(KEY, &qp, true), -EINVAL);
 	ck_assert_int_eq(key_invalidate(MW_KEY + 9, &qp, true), 0);
 	ck_assert_int_eq(key_invalidate(MW_KEY + 9, &qp, true), -EINVAL);
-	ck_assert_int_eq(mw_bind(&mw, &qp, MW_KEY + 10, &info), 0);
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 10, &info), 0);
 	ck_assert_int_eq(mw_close(&mw), 0);
+}
+END_TEST
+
+/* Its memory may be another QP's by now. */
+START_TEST(a_window_of_type_2_is_of_no_later_qp)
+{
+	struct ibv_mw_bind_info info = bind_info(0x70000, 16, IBV_ACCESS_REMOTE_READ);
+	struct mr_ref ref;
+	void *ptr;
+
+	mw.mw.type = IBV_MW_TYPE_2;
+	ck_assert_int_eq(mw_open(&mw), 0);
+	ck_assert_int_eq(bind_now(&qp, MW_KEY + 9, &info), 0);
+	qp.serial = 3;
+	ck_assert_int_eq(mr_ref(MW_KEY + 9, &pd, &qp, 0x70000, 1, IBV_ACCESS_REMOTE_READ, true, &ref, &ptr), -EINVAL);
+	ck_assert_int_eq(key_invalidate(MW_KEY + 9, &qp, true), -EINVAL);
+	ck_assert_int_eq(mw_close(&mw), 0);
+}
+END_TEST
+
+/* A bind waits in its queue behind others. */
+START_TEST(a_bind_may_come_after_its_window_and_its_region)
+{
+	struct ibv_mw_bind_info info = bind_info(0x70000, 16, IBV_ACCESS_REMOTE_READ);
+	struct soft_mr *gone = malloc(sizeof(*gone));
+	struct soft_mw *window = malloc(sizeof(*window));
+	struct mw_bind want;
+
+	ck_assert(gone && window);
+	*gone = mr;
+	gone->key = 0x77700;
+	*window = mw;
+	info.mr = &gone->mr;
+	ck_assert_int_eq(mr_open(gone), 0);
+	ck_assert_int_eq(mw_open(window), 0);
+	want = mw_bind_of(&window->mw, &info);
+	ck_assert_int_eq(mr_close(gone), 0);
+	free(gone);
+	ck_assert_int_eq(mw_bind(&want, &qp, MW_KEY + 1), -EINVAL);
+	ck_assert_int_eq(mw_close(window), 0);
+	free(window);
+	ck_assert_int_eq(mw_bind(&want, &qp, MW_KEY + 1), -EINVAL);
 }
 END_TEST
 
@@ -475,6 +547,9 @@ int main(void)
 	tcase_add_test(t, a_zero_based_window_counts_from_its_start);
 	tcase_add_loop_test(t, binding_is_checked, 0, sizeof(binds) / sizeof(binds[0]));
 	tcase_add_test(t, a_window_of_type_1_is_bound_anew_and_unbound);
+	tcase_add_test(t, a_bind_that_is_flushed_changes_nothing);
 	tcase_add_test(t, a_window_of_type_2_belongs_to_its_qp_until_invalidated);
+	tcase_add_test(t, a_window_of_type_2_is_of_no_later_qp);
+	tcase_add_test(t, a_bind_may_come_after_its_window_and_its_region);
 	return harness_run(suite);
 }

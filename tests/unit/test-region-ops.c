@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests about shared regions that mean harm or are mistaken, imports of PDs and MRs, grants to map engines, and what
- * is seen of regions from outside.
+ * Requests about shared regions that mean harm or are mistaken, grants to map engines, and what is seen of regions from
+ * outside.
  */
 #include "daemon/region.h"
 
@@ -35,9 +35,6 @@ static void teardown(void)
 {
 	client_close(&a);
 	client_close(&b);
-	ck_assert_uint_eq(fixture_server->n_objects, 0);
-	ck_assert_uint_eq(fixture_server->regions.count, 0);
-	ck_assert(list_empty(&fixture_server->domains.domains));
 	fixture_teardown();
 }
 
@@ -273,158 +270,6 @@ START_TEST(names_are_released_by_the_domain_or_the_administrator)
 }
 END_TEST
 
-/* ---- imports of PDs and MRs ---- */
-
-static int pd_call(struct client *client, unsigned opcode, const ProtobufCMessage *request,
-	uint32_t *handle, uint32_t *number)
-{
-	ProtobufCMessage *message;
-	int status =
-		client_call(client, opcode, request, &vsd__object_reply__descriptor, &message);
-	const Vsd__ObjectReply *reply = (const void *)message;
-
-	if (status != 0)
-		return status;
-	ck_assert(reply->has_number && reply->number > 0);
-	*handle = reply->handle;
-	*number = reply->number;
-	protobuf_c_message_free_unpacked(message, NULL);
-	return 0;
-}
-
-static int pd_alloc(struct client *client, uint32_t *handle, uint32_t *number)
-{
-	Vsd__PdAllocRequest request = VSD__PD_ALLOC_REQUEST__INIT;
-
-	request.context = client->context;
-	return pd_call(client, VSD__OP__OP_PD_ALLOC, &request.base, handle, number);
-}
-
-static int pd_import(struct client *client, uint32_t pd, uint32_t *number)
-{
-	Vsd__PdImportRequest request = VSD__PD_IMPORT_REQUEST__INIT;
-	uint32_t handle;
-	int status;
-
-	request.context = client->context;
-	request.handle = pd;
-	status = pd_call(client, VSD__OP__OP_PD_IMPORT, &request.base, &handle, number);
-	if (status == 0)
-		ck_assert_uint_eq(handle, pd);
-	return status;
-}
-
-/* b attaches to a's context. */
-static void attach(void)
-{
-	struct session *session = server_session(fixture_server, a.session);
-	struct attachment *attachment = attachment_get(session, a.context);
-	Vsd__ContextAttachRequest request = VSD__CONTEXT_ATTACH_REQUEST__INIT;
-	ProtobufCMessage *reply;
-
-	request.nonce.data = attachment->context->nonce;
-	request.nonce.len = VSD_NONCE_SIZE;
-	ck_assert_int_eq(client_call(&b, VSD__OP__OP_CONTEXT_ATTACH, &request.base,
-				 &vsd__context_reply__descriptor, &reply),
-		0);
-	b.context = ((Vsd__ContextReply *)reply)->context;
-	protobuf_c_message_free_unpacked(reply, NULL);
-}
-
-START_TEST(a_pd_has_the_same_number_for_all)
-{
-	uint32_t pd, number, other_pd, other, imported;
-
-	ck_assert_int_eq(pd_alloc(&a, &pd, &number), 0);
-	ck_assert_int_eq(pd_alloc(&b, &other_pd, &other), 0);
-	ck_assert_uint_ne(number, other);
-	attach();
-	ck_assert_int_eq(pd_import(&b, pd, &imported), 0);
-	ck_assert_uint_eq(imported, number);
-	ck_assert_int_eq(pd_import(&a, pd, &imported), 0);
-	ck_assert_uint_eq(imported, number);
-	ck_assert_int_eq(pd_import(&b, a.cq, &imported), EINVAL);
-	ck_assert_int_eq(pd_import(&b, 0, &imported), EINVAL);
-	ck_assert_int_eq(client_destroy(&a, OBJECT_PD, pd), 0);
-	ck_assert_int_eq(pd_import(&b, pd, &imported), EINVAL);
-	b.context = 99;
-	ck_assert_int_eq(pd_import(&b, pd, &imported), EINVAL);
-}
-END_TEST
-
-static struct region_got mr_import(
-	struct client *client, uint32_t pd, uint32_t handle, uint32_t spare)
-{
-	Vsd__MrImportRequest request = VSD__MR_IMPORT_REQUEST__INIT;
-
-	request.context = client->context;
-	request.pd = pd;
-	request.handle = handle;
-	request.spare_key = spare;
-	return region_answer(client, VSD__OP__OP_MR_IMPORT, &request.base);
-}
-
-START_TEST(an_mr_on_a_region_is_imported_with_its_rights)
-{
-	struct region_got made = region_create(&a, 4096, REMOTE_WRITE, 0, NULL), got;
-	uint32_t pd, number;
-
-	attach();
-	got = mr_import(&b, a.pd, made.mr, 0);
-	ck_assert_int_eq(got.status, 0);
-	ck_assert_uint_eq(got.key, made.key);
-	ck_assert_uint_eq(got.iova, made.iova);
-	ck_assert_uint_eq(got.access, LOCAL_WRITE | REMOTE_WRITE);
-	ck_assert_uint_ne(got.mr, made.mr);
-	ck_assert(region_fd_writes(&b));
-	/* The one that came of it is as good; in the process that has it already it needs another key. */
-	ck_assert_int_eq(mr_import(&a, a.pd, got.mr, 0).status, EINVAL);
-	ck_assert_uint_eq(mr_import(&a, a.pd, got.mr, a.key).key, a.key);
-	ck_assert_int_eq(pd_alloc(&a, &pd, &number), 0);
-	ck_assert_int_eq(mr_import(&b, pd, made.mr, 0).status, EINVAL);
-	ck_assert_int_eq(mr_import(&b, a.cq, made.mr, 0).status, EINVAL);
-	ck_assert_int_eq(mr_import(&b, a.pd, 0, 0).status, EINVAL);
-	ck_assert_int_eq(mr_import(&b, a.pd, a.pd, 0).status, EINVAL);
-	/* It outlives what it came from. */
-	ck_assert_int_eq(client_destroy(&a, OBJECT_MR, made.mr), 0);
-	ck_assert_int_eq(mr_import(&b, a.pd, made.mr, 0).status, EINVAL);
-	client_close(&a);
-	ck_assert_uint_eq(fixture_server->regions.count, 1);
-}
-END_TEST
-
-START_TEST(reading_is_all_that_an_importer_of_a_readers_mr_may_do)
-{
-	struct region_got made, got;
-
-	ck_assert_int_eq(region_create(&b, 4096, 0, REGION_READ_ONLY, "ro").status, 0);
-	made = region_import(&a, "ro", REMOTE_READ);
-	attach();
-	b.key += 256;
-	got = mr_import(&b, a.pd, made.mr, b.key);
-	/* Keys are leased to a context's attachment. */
-	ck_assert_int_eq(got.status, EINVAL);
-	client_close(&b);
-	client_open(&b);
-	attach();
-	got = mr_import(&b, a.pd, made.mr, 0);
-	ck_assert_int_eq(got.status, 0);
-	ck_assert_uint_eq(got.access, REMOTE_READ);
-	ck_assert_uint_eq(got.flags & REGION_READ_ONLY, REGION_READ_ONLY);
-	ck_assert(!region_fd_writes(&b));
-}
-END_TEST
-
-START_TEST(an_mr_on_a_processs_own_memory_stays_there)
-{
-	int64_t plain = plain_mr(&a);
-
-	ck_assert_int_eq(mr_import(&a, a.pd, (uint32_t)plain, 0).status, EOPNOTSUPP);
-	attach();
-	ck_assert_int_eq(mr_import(&b, a.pd, (uint32_t)plain, 0).status, EOPNOTSUPP);
-}
-END_TEST
-
 /* ---- what is seen ---- */
 
 START_TEST(regions_are_listed_for_their_domain)
@@ -558,6 +403,34 @@ START_TEST(watchers_see_regions_come_and_go)
 }
 END_TEST
 
+START_TEST(watchers_see_names_come_and_go)
+{
+	Vsd__Empty empty = VSD__EMPTY__INIT;
+	struct client watcher;
+	struct region_got got;
+	char name[80] = "?";
+
+	client_join(&watcher);
+	ck_assert_int_eq(client_call(&watcher, VSD__OP__OP_WATCH, &empty.base, NULL, NULL), 0);
+	got = region_create(&a, 4096, 0, 0, NULL);
+	ck_assert_int_eq(change(&watcher, name, sizeof(name)), true);
+	ck_assert_str_eq(name, "");
+	ck_assert_int_eq(region_export_as(&a, got.mr, 0, "given"), 0);
+	ck_assert_int_eq(change(&watcher, name, sizeof(name)), true);
+	ck_assert_str_eq(name, "given");
+	/* It has it already, and what is refused is not told. */
+	ck_assert_int_eq(region_export_as(&a, got.mr, REGION_READ_ONLY, "given"), 0);
+	ck_assert_int_eq(region_export_as(&a, got.mr, 0, "other"), EBUSY);
+	ck_assert_int_eq(change(&watcher, name, sizeof(name)), 2);
+	ck_assert_int_eq(region_release_as(&a, "given"), 0);
+	ck_assert_int_eq(change(&watcher, name, sizeof(name)), true);
+	ck_assert_str_eq(name, "");
+	ck_assert_int_eq(client_destroy(&a, OBJECT_MR, got.mr), 0);
+	ck_assert_int_eq(change(&watcher, name, sizeof(name)), false);
+	client_close(&watcher);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("region-ops");
@@ -576,12 +449,9 @@ int main(void)
 	tcase_add_test(tcase, a_closed_context_has_no_regions);
 	tcase_add_test(tcase, a_region_does_not_move);
 	tcase_add_test(tcase, names_are_released_by_the_domain_or_the_administrator);
-	tcase_add_test(tcase, a_pd_has_the_same_number_for_all);
-	tcase_add_test(tcase, an_mr_on_a_region_is_imported_with_its_rights);
-	tcase_add_test(tcase, reading_is_all_that_an_importer_of_a_readers_mr_may_do);
-	tcase_add_test(tcase, an_mr_on_a_processs_own_memory_stays_there);
 	tcase_add_test(tcase, regions_are_listed_for_their_domain);
 	tcase_add_test(tcase, many_are_listed_in_pages);
 	tcase_add_test(tcase, watchers_see_regions_come_and_go);
+	tcase_add_test(tcase, watchers_see_names_come_and_go);
 	return harness_run(suite);
 }

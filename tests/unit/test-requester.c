@@ -6,53 +6,13 @@
 
 #include "client/soft/qp_private.h"
 #include "tests/lib/harness.h"
-#include "tests/unit/soft_loop.h"
+#include "tests/unit/soft_pair.h"
 
 #define SIZE 65536u
 
-static struct loop loop;
-static struct loop_options options;
-static struct soft_cq *send_cq, *recv_cq;
-static struct soft_qp *a, *b;
-static uint8_t *from, *to;
-static struct soft_mr *from_mr, *to_mr;
-
 static void setup(void)
 {
-	options = (struct loop_options)LOOP_OPTIONS;
-	loop_start(&loop);
-	send_cq = options.send_cq = loop_cq(&loop, 128);
-	recv_cq = options.recv_cq = loop_cq(&loop, 128);
-	from = calloc(1, SIZE);
-	to = calloc(1, SIZE);
-	from_mr = loop_mr(&loop, from, SIZE, LOOP_ACCESS);
-	to_mr = loop_mr(&loop, to, SIZE, LOOP_ACCESS);
-	for (unsigned i = 0; i < SIZE; i++)
-		from[i] = (uint8_t)(i + 1);
-	a = b = NULL;
-}
-
-static void pair_up(uint32_t slots)
-{
-	a = loop_qp(&loop, &options);
-	b = loop_qp(&loop, &options);
-	if (slots)
-		loop_connect(&loop, a, b, slots, &options);
-}
-
-static void teardown(void)
-{
-	if (a)
-		loop_qp_free(a);
-	if (b)
-		loop_qp_free(b);
-	loop_mr_free(from_mr);
-	loop_mr_free(to_mr);
-	loop_cq_free(send_cq);
-	loop_cq_free(recv_cq);
-	free(from);
-	free(to);
-	loop_stop(&loop);
+	pair_start(SIZE, 128);
 }
 
 static int send_one(uint64_t wr_id, uint32_t length)
@@ -65,16 +25,9 @@ static int write_one(uint64_t wr_id, uint32_t length)
 	return loop_send(a, wr_id, IBV_WR_RDMA_WRITE, from_mr, from, length, to_mr, to);
 }
 
-static bool nothing(struct soft_cq *cq)
-{
-	struct ibv_wc wc;
-
-	return soft_poll_cq(&cq->v.cq, 1, &wc) == 0;
-}
-
 START_TEST(posting_follows_the_state)
 {
-	pair_up(0);
+	pair_make();
 	ck_assert_int_eq(send_one(1, 8), EINVAL);
 	ck_assert_int_eq(loop_recv(a, 1, from_mr, from, 8), 0);
 	loop_rtr(a, b->v.qp.qp_num, &options);
@@ -96,22 +49,22 @@ END_TEST
 
 START_TEST(reset_drops_unread_completions)
 {
-	pair_up(16);
+	pair_connect(16);
 	ck_assert_int_eq(write_one(1, 8), 0);
 	ck_assert_int_eq(write_one(2, 8), 0);
 	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
 	loop_recv(a, 3, from_mr, from, 8);
 	loop_state(a, IBV_QPS_ERR);
 	loop_state(a, IBV_QPS_RESET);
-	ck_assert(nothing(send_cq));
-	ck_assert(nothing(recv_cq));
+	ck_assert(pair_nothing(send_cq));
+	ck_assert(pair_nothing(recv_cq));
 }
 END_TEST
 
 START_TEST(full_until_a_completion_is_read)
 {
 	options.send_wr = 4;
-	pair_up(16);
+	pair_connect(16);
 	for (uint64_t i = 0; i < 4; i++)
 		ck_assert_int_eq(write_one(i, 8), 0);
 	ck_assert_int_eq(write_one(4, 8), ENOMEM);
@@ -126,7 +79,7 @@ START_TEST(bad_wr_is_named_and_those_before_it_go)
 	struct ibv_sge sge = { (uintptr_t)from, 8, from_mr->key };
 	struct ibv_send_wr wr[3], *bad = NULL;
 
-	pair_up(16);
+	pair_connect(16);
 	memset(wr, 0, sizeof(wr));
 	for (int i = 0; i < 3; i++) {
 		wr[i] = (struct ibv_send_wr){ .wr_id = i, .next = i < 2 ? &wr[i + 1] : NULL,
@@ -138,7 +91,7 @@ START_TEST(bad_wr_is_named_and_those_before_it_go)
 	ck_assert_int_eq(soft_post_send(&a->v.qp, wr, &bad), EINVAL);
 	ck_assert_ptr_eq(bad, &wr[1]);
 	loop_expect(send_cq, 0, IBV_WC_SUCCESS);
-	ck_assert(nothing(send_cq));
+	ck_assert(pair_nothing(send_cq));
 	wr[1].num_sge = 1;
 	wr[1].opcode = IBV_WR_TSO;
 	ck_assert_int_eq(soft_post_send(&a->v.qp, &wr[1], &bad), EINVAL);
@@ -163,7 +116,7 @@ START_TEST(local_fault_fails_this_wr_and_flushes_the_rest)
 	struct ibv_send_wr *bad, wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1,
 				 .opcode = IBV_WR_SEND };
 
-	pair_up(16);
+	pair_connect(16);
 	for (int i = 0; i < 4; i++)
 		loop_recv(b, 10 + i, to_mr, to, SIZE);
 	ck_assert_int_eq(send_one(1, 8), 0);
@@ -173,7 +126,7 @@ START_TEST(local_fault_fails_this_wr_and_flushes_the_rest)
 	loop_expect(send_cq, 2, IBV_WC_LOC_PROT_ERR);
 	loop_expect(send_cq, 3, IBV_WC_WR_FLUSH_ERR);
 	loop_expect(recv_cq, 10, IBV_WC_SUCCESS);
-	ck_assert(nothing(recv_cq)); /* the peer lives on, and knows nothing of it */
+	ck_assert(pair_nothing(recv_cq)); /* the peer lives on, and knows nothing of it */
 	ck_assert_int_eq(atomic_load(&a->state), IBV_QPS_ERR);
 	ck_assert_int_eq(atomic_load(&b->state), IBV_QPS_RTS);
 }
@@ -182,7 +135,7 @@ END_TEST
 START_TEST(uc_local_fault_is_sqe_and_can_be_left)
 {
 	options.type = IBV_QPT_UC;
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(b, 10, to_mr, to, SIZE);
 	ck_assert_int_eq(loop_send(a, 1, IBV_WR_SEND, NULL, from, 8, NULL, NULL), 0);
 	loop_expect(send_cq, 1, IBV_WC_LOC_PROT_ERR);
@@ -199,11 +152,11 @@ END_TEST
 START_TEST(rnr_for_ever_ends_with_a_receive)
 {
 	options.rnr_timer = 31; /* half a second: only the hint can be quicker */
-	pair_up(2);
+	pair_connect(2);
 	for (uint64_t i = 0; i < 5; i++)
 		ck_assert_int_eq(send_one(i, 40000), 0);
 	for (int i = 0; i < 20; i++)
-		ck_assert(nothing(send_cq));
+		ck_assert(pair_nothing(send_cq));
 	for (uint64_t i = 0; i < 5; i++) {
 		loop_recv(b, 10 + i, to_mr, to, SIZE);
 		loop_expect(recv_cq, 10 + i, IBV_WC_SUCCESS);
@@ -216,7 +169,7 @@ END_TEST
 START_TEST(rnr_retries_run_out)
 {
 	options.rnr_retry = (uint8_t)_i;
-	pair_up(16);
+	pair_connect(16);
 	ck_assert_int_eq(send_one(1, 8), 0);
 	ck_assert_int_eq(write_one(2, 8), 0);
 	loop_expect(send_cq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -265,7 +218,7 @@ static void answer_rnr(struct wire *wire, uint32_t msn)
 START_TEST(each_message_has_all_its_rnr_retries)
 {
 	options.rnr_retry = 1;
-	pair_up(0);
+	pair_make();
 	loop_rtr(a, b->v.qp.qp_num, &options);
 	loop_wire(&loop, a, b, 16); /* b stays in INIT: it serves nothing */
 	loop_rts(a, &options);
@@ -291,7 +244,7 @@ END_TEST
 
 START_TEST(bytes_and_completions_are_counted)
 {
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(b, 1, to_mr, to, SIZE);
 	ck_assert_int_eq(send_one(2, 1000), 0);
 	loop_expect(recv_cq, 1, IBV_WC_SUCCESS);
@@ -313,7 +266,7 @@ START_TEST(no_peer_is_retry_exceeded_after_the_timeout)
 {
 	options.timeout = 1;
 	options.retry_cnt = 0;
-	pair_up(0);
+	pair_make();
 	loop_rtr(a, b->v.qp.qp_num, &options);
 	loop_rts(a, &options);
 	ck_assert_int_eq(send_one(1, 8), 0);
@@ -326,10 +279,10 @@ END_TEST
 START_TEST(a_closed_peer_is_retry_exceeded_once_something_waits)
 {
 	options.timeout = 1;
-	pair_up(16);
+	pair_connect(16);
 	loop_state(b, IBV_QPS_ERR);
 	for (int i = 0; i < 100; i++)
-		ck_assert(nothing(send_cq));
+		ck_assert(pair_nothing(send_cq));
 	ck_assert_int_eq(atomic_load(&a->state), IBV_QPS_RTS);
 	ck_assert_int_eq(send_one(1, 8), 0);
 	loop_expect(send_cq, 1, IBV_WC_RETRY_EXC_ERR);
@@ -339,7 +292,7 @@ END_TEST
 START_TEST(wrs_wait_for_the_wire)
 {
 	options.timeout = 0; /* for ever */
-	pair_up(0);
+	pair_make();
 	loop_rtr(a, b->v.qp.qp_num, &options);
 	loop_rts(a, &options);
 	ck_assert_int_eq(send_one(1, 100), 0);
@@ -367,7 +320,7 @@ static void up_to(struct soft_qp *qp, const struct soft_qp *peer, int from_state
 /* Reset and joined anew before the word of the last wire came: it is of a connection that both have left. */
 START_TEST(a_wire_of_the_last_connection_is_refused)
 {
-	pair_up(0);
+	pair_make();
 	for (unsigned i = 0; i < 2; i++) {
 		loop_state(i ? b : a, IBV_QPS_RESET);
 		(i ? b : a)->resets++;
@@ -379,7 +332,7 @@ START_TEST(a_wire_of_the_last_connection_is_refused)
 	ck_assert_int_eq(send_one(1, 8), 0);
 	loop_recv(b, 10, to_mr, to, 8);
 	for (int i = 0; i < 1000; i++)
-		ck_assert(nothing(send_cq));
+		ck_assert(pair_nothing(send_cq));
 	loop_wire(&loop, a, b, 16);
 	ck_assert_uint_eq(atomic_load(&a->wire)->index, 1);
 	ck_assert_uint_eq(atomic_load(&b->wire)->index, 1);
@@ -391,7 +344,7 @@ END_TEST
 START_TEST(a_wrong_psn_is_a_peer_that_is_not_there)
 {
 	options.timeout = 1;
-	pair_up(0);
+	pair_make();
 	loop_rtr(a, b->v.qp.qp_num, &options);
 	loop_rtr(b, a->v.qp.qp_num, &options);
 	loop_wire(&loop, a, b, 16); /* expects PSN 0 */
@@ -412,7 +365,7 @@ START_TEST(fence_waits_for_reads)
 				 .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_FENCE };
 
 	setenv("VERBSD_ENGINE", "stage", 1);
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(b, 10, to_mr, to, 8);
 	ck_assert_int_eq(loop_send(a, 1, IBV_WR_ATOMIC_FETCH_AND_ADD, result, &fetched, 8, word, &value), 0);
 	ck_assert_int_eq(soft_post_send(&a->v.qp, &wr, &bad), 0);
@@ -433,7 +386,7 @@ START_TEST(drained_sqd_says_so)
 {
 	struct ibv_qp_attr now, attr = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
 
-	pair_up(16);
+	pair_connect(16);
 	ck_assert_int_eq(send_one(1, 8), 0); /* no receive: outstanding */
 	ck_assert_int_eq(soft_qp_apply(a, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
 	ck_assert_int_eq(send_one(2, 8), 0);
@@ -445,7 +398,7 @@ START_TEST(drained_sqd_says_so)
 	loop_event(&loop, IBV_EVENT_SQ_DRAINED);
 	soft_qp_query(a, &now, NULL);
 	ck_assert_int_eq(now.sq_draining, 0);
-	ck_assert(nothing(send_cq));
+	ck_assert(pair_nothing(send_cq));
 	loop_rts(a, &options);
 	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
 }
@@ -453,7 +406,7 @@ END_TEST
 
 START_TEST(a_dead_peer_fails_the_oldest_and_flushes_the_rest)
 {
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(a, 20, to_mr, to, 8);
 	ck_assert_int_eq(send_one(1, 8), 0); /* no receive: outstanding */
 	ck_assert_int_eq(send_one(2, 8), 0);
@@ -467,12 +420,12 @@ END_TEST
 
 START_TEST(a_peer_that_closed_before_it_died_is_no_news)
 {
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(a, 20, to_mr, to, 8);
 	loop_state(b, IBV_QPS_RESET);
 	qp_wire_gone(a, atomic_load(&a->wire), true);
 	for (int i = 0; i < 100; i++)
-		ck_assert(nothing(recv_cq));
+		ck_assert(pair_nothing(recv_cq));
 	ck_assert_int_eq(atomic_load(&a->state), IBV_QPS_RTS);
 	atomic_store(&atomic_load(&a->wire)->pair->dead, true);
 	ck_assert_int_eq(send_one(1, 8), 0);
@@ -483,7 +436,7 @@ END_TEST
 START_TEST(what_a_peer_sent_before_it_went_still_comes)
 {
 	options.type = IBV_QPT_UC;
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(b, 20, to_mr, to, 100);
 	ck_assert_int_eq(send_one(1, 100), 0);
 	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
@@ -501,7 +454,7 @@ START_TEST(a_message_outlives_its_sender)
 	uint8_t *other = to + SIZE / 2;
 
 	options.type = IBV_QPT_UC;
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(b, 20, to_mr, to, 20000);
 	c = loop_qp(&loop, &options);
 	d = loop_qp(&loop, &options);
@@ -548,7 +501,7 @@ START_TEST(the_new_interface_posts_all_or_nothing)
 
 	options.send_wr = 3;
 	options.signal_all = false;
-	pair_up(16);
+	pair_connect(16);
 	ck_assert_int_eq(soft_qp_fill_ex(a, IBV_QP_EX_WITH_TSO), -EOPNOTSUPP);
 	ck_assert_int_eq(soft_qp_fill_ex(a, IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND), 0);
 	qpx = &a->v.qp_ex;
@@ -577,7 +530,7 @@ START_TEST(the_new_interface_posts_all_or_nothing)
 	ibv_wr_start(qpx);
 	ibv_wr_rdma_write(qpx, to_mr->key, (uintptr_t)to);
 	ibv_wr_abort(qpx);
-	ck_assert(nothing(send_cq));
+	ck_assert(pair_nothing(send_cq));
 }
 END_TEST
 
@@ -586,7 +539,7 @@ START_TEST(an_atomic_write_is_eight_bytes)
 	struct ibv_qp_ex *qpx;
 	uint64_t word = 0x1122334455667788u;
 
-	pair_up(16);
+	pair_connect(16);
 	qpx = &a->v.qp_ex;
 	ck_assert_int_eq(soft_qp_fill_ex(a, IBV_QP_EX_WITH_ATOMIC_WRITE), 0);
 	ck_assert_int_eq(loop_send(a, 1, IBV_WR_ATOMIC_WRITE, from_mr, from, 7, to_mr, to), EINVAL);
@@ -612,7 +565,7 @@ END_TEST
 
 static void add_tests(TCase *tcase, bool domain)
 {
-	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_checked_fixture(tcase, setup, pair_stop);
 	tcase_set_timeout(tcase, 10);
 	tcase_add_test(tcase, posting_follows_the_state);
 	tcase_add_test(tcase, reset_drops_unread_completions);

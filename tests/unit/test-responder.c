@@ -6,62 +6,23 @@
 
 #include "client/soft/qp_private.h"
 #include "tests/lib/harness.h"
-#include "tests/unit/soft_loop.h"
+#include "tests/unit/soft_pair.h"
 
 #define SIZE 65536u
 
-static struct loop loop;
-static struct loop_options options;
-static struct soft_cq *send_cq, *recv_cq;
-static struct soft_qp *a, *b;
-static uint8_t *from, *to;
-static struct soft_mr *from_mr, *to_mr, *read_only;
+static struct soft_mr *read_only;
 
 static void setup(void)
 {
 	setenv("VERBSD_ENGINE", "stage", 1);
-	options = (struct loop_options)LOOP_OPTIONS;
-	loop_start(&loop);
-	send_cq = options.send_cq = loop_cq(&loop, 128);
-	recv_cq = options.recv_cq = loop_cq(&loop, 128);
-	from = calloc(1, SIZE);
-	to = calloc(1, SIZE);
-	from_mr = loop_mr(&loop, from, SIZE, LOOP_ACCESS);
-	to_mr = loop_mr(&loop, to, SIZE, LOOP_ACCESS);
+	pair_start(SIZE, 128);
 	read_only = loop_mr(&loop, to, SIZE, IBV_ACCESS_REMOTE_READ);
-	for (unsigned i = 0; i < SIZE; i++)
-		from[i] = (uint8_t)(i + 1);
-	a = b = NULL;
-}
-
-static void pair_up(uint32_t slots)
-{
-	a = loop_qp(&loop, &options);
-	b = loop_qp(&loop, &options);
-	loop_connect(&loop, a, b, slots, &options);
 }
 
 static void teardown(void)
 {
-	if (a)
-		loop_qp_free(a);
-	if (b)
-		loop_qp_free(b);
-	loop_mr_free(from_mr);
-	loop_mr_free(to_mr);
 	loop_mr_free(read_only);
-	loop_cq_free(send_cq);
-	loop_cq_free(recv_cq);
-	free(from);
-	free(to);
-	loop_stop(&loop);
-}
-
-static bool nothing(struct soft_cq *cq)
-{
-	struct ibv_wc wc;
-
-	return soft_poll_cq(&cq->v.cq, 1, &wc) == 0;
+	pair_stop();
 }
 
 enum region { ALL, READ_ONLY, UNKNOWN };
@@ -106,7 +67,7 @@ static void refusal(int i)
 	struct soft_mr *regions[] = { to_mr, read_only, &unknown };
 
 	options.access = refusals[i].access;
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(b, 20, to_mr, to, 8);
 	ck_assert_int_eq(loop_send(a, 1, refusals[i].opcode, from_mr, from, refusals[i].length,
 		regions[refusals[i].region], to + refusals[i].off), 0);
@@ -135,7 +96,7 @@ END_TEST
 
 START_TEST(too_long_for_its_receive)
 {
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(b, 20, to_mr, to, 7);
 	loop_send(a, 1, IBV_WR_SEND, from_mr, from, 8, NULL, NULL);
 	loop_expect(recv_cq, 20, IBV_WC_LOC_LEN_ERR);
@@ -146,7 +107,7 @@ END_TEST
 
 START_TEST(a_receive_with_a_bad_key)
 {
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(b, 20, NULL, to, 100);
 	loop_recv(b, 21, to_mr, to, 100);
 	loop_send(a, 1, IBV_WR_SEND, from_mr, from, 8, NULL, NULL);
@@ -161,14 +122,14 @@ START_TEST(uc_drops_whole_messages)
 	struct soft_mr unknown = { .key = 0x77777700 };
 
 	options.type = IBV_QPT_UC;
-	pair_up(2);
+	pair_connect(2);
 	loop_send(a, 1, IBV_WR_SEND, from_mr, from, 40000, NULL, NULL); /* no receive */
 	loop_send(a, 2, IBV_WR_RDMA_WRITE, from_mr, from, 40000, &unknown, to);
 	loop_send(a, 3, IBV_WR_RDMA_WRITE, from_mr, from + 1, 20000, to_mr, to + 40000);
 	for (uint64_t i = 1; i <= 3; i++)
 		loop_expect(send_cq, i, IBV_WC_SUCCESS);
 	while (loop_counter(VSD_COUNT_DROPPED) < 2 || to[59999] == 0)
-		ck_assert(nothing(recv_cq));
+		ck_assert(pair_nothing(recv_cq));
 	loop_recv(b, 20, to_mr, to, 40000);
 	loop_send(a, 4, IBV_WR_SEND, from_mr, from, 8, NULL, NULL);
 	loop_expect(recv_cq, 20, IBV_WC_SUCCESS);
@@ -188,14 +149,14 @@ START_TEST(an_srq_feeds_several_qps_and_says_when_one_fails)
 
 	options.srq = srq;
 	options.rnr_timer = 31; /* half a second: only the hint can be quicker */
-	pair_up(16);
+	pair_connect(16);
 	c = loop_qp(&loop, &options);
 	d = loop_qp(&loop, &options);
 	loop_connect(&loop, c, d, 16, &options);
 	loop_send(a, 1, IBV_WR_SEND, from_mr, from, 100, NULL, NULL);
 	loop_send(c, 1, IBV_WR_SEND, from_mr, from, 20000, NULL, NULL);
 	for (int i = 0; i < 100; i++)
-		ck_assert(nothing(recv_cq));
+		ck_assert(pair_nothing(recv_cq));
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq(soft_post_srq_recv(&srq->srq, &wr, &bad), 0);
 		wc = loop_wait(recv_cq);
@@ -205,7 +166,7 @@ START_TEST(an_srq_feeds_several_qps_and_says_when_one_fails)
 	ck_assert_int_eq(soft_post_srq_recv(&srq->srq, &wr, &bad), 0);
 	loop_state(b, IBV_QPS_ERR);
 	loop_event(&loop, IBV_EVENT_QP_LAST_WQE_REACHED);
-	ck_assert(nothing(recv_cq)); /* the SRQ's receives are not this QP's */
+	ck_assert(pair_nothing(recv_cq)); /* the SRQ's receives are not this QP's */
 	loop_send(c, 2, IBV_WR_SEND, from_mr, from, 100, NULL, NULL);
 	loop_expect(recv_cq, 20, IBV_WC_SUCCESS);
 	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
@@ -229,6 +190,7 @@ static int datagram(uint64_t wr_id, struct soft_qp *dst, uint32_t qkey, uint32_t
 
 	ah.attr = (struct ibv_ah_attr){ .dlid = 5, .sl = 3, .is_global = global, .port_num = 1 };
 	ah.attr.grh.hop_limit = 9;
+	ah.attr.grh.dgid = loop_gid;
 	wr.wr.ud.ah = &ah.ah;
 	wr.wr.ud.remote_qpn = dst->v.qp.qp_num;
 	wr.wr.ud.remote_qkey = qkey;
@@ -286,7 +248,7 @@ START_TEST(datagrams_that_nobody_takes_are_dropped)
 	for (uint64_t i = 1; i <= 3; i++)
 		loop_expect(send_cq, i, IBV_WC_SUCCESS);
 	ck_assert_uint_eq(loop_counter(VSD_COUNT_DROPPED), 3);
-	ck_assert(nothing(recv_cq));
+	ck_assert(pair_nothing(recv_cq));
 }
 END_TEST
 
@@ -338,7 +300,7 @@ START_TEST(nonsense_breaks_the_connection_and_nothing_else)
 	struct vsd_req head = nonsense[_i].head;
 	uint8_t payload[64] = { 0 };
 
-	pair_up(16);
+	pair_connect(16);
 	loop_recv(b, 20, to_mr, to, 100);
 	enum soft_held held = soft_hold(&a->sq_lock);
 
@@ -356,7 +318,7 @@ START_TEST(false_acknowledgements_break_the_connection)
 {
 	struct wire *wire;
 
-	pair_up(16);
+	pair_connect(16);
 	wire = atomic_load(&b->wire);
 
 	enum soft_held held = soft_hold(&b->rq_lock);
@@ -385,7 +347,7 @@ START_TEST(false_responses_break_the_connection)
 {
 	struct wire *wire;
 
-	pair_up(16);
+	pair_connect(16);
 	wire = atomic_load(&b->wire);
 
 	enum soft_held held = soft_hold(&b->rq_lock);

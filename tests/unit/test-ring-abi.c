@@ -24,8 +24,9 @@ static const struct {
 	} what;
 	size_t want;
 } layout[] = {
-	{ SIZE(vsd_map), 262208 },
+	{ SIZE(vsd_map), 263232 },
 	{ AT(vsd_map, owner), 64 },
+	{ AT(vsd_map, mcast), 262208 },
 	{ AT(vsd_page, state), 64 },
 	{ AT(vsd_page, alive), 128 },
 	{ AT(vsd_page, counters), 192 },
@@ -33,7 +34,16 @@ static const struct {
 	{ AT(vsd_page, guard_value), 24 },
 	{ AT(vsd_page, gates), 4096 },
 	{ AT(vsd_page, keys), 4096 + 16384 * 64 },
-	{ SIZE(vsd_page), 4096 + (16384 + 65536) * 64 },
+	{ AT(vsd_page, mr_changes), 320 },
+	{ AT(vsd_page, mrs), 4096 + (16384 + 65536) * 64 },
+	{ SIZE(vsd_page), 4096 + (16384 + 65536 + 16384) * 64 },
+	{ AT(vsd_mr, addr), 8 },
+	{ AT(vsd_mr, length), 16 },
+	{ AT(vsd_mr, iova), 24 },
+	{ AT(vsd_mr, key), 32 },
+	{ AT(vsd_mr, access), 36 },
+	{ AT(vsd_mr, pd), 40 },
+	{ AT(vsd_map, watched), 8 },
 	{ AT(vsd_key, addr), 8 },
 	{ AT(vsd_key, iova), 24 },
 	{ AT(vsd_key, key), 32 },
@@ -69,6 +79,8 @@ static const struct {
 	{ AT(vsd_req, ud.chunk), 36 },
 	{ AT(vsd_req, ud.slid), 40 },
 	{ AT(vsd_req, ud.sl), 44 },
+	{ AT(vsd_req, ud.link_layer), 45 },
+	{ AT(vsd_req, ud.dlid), 46 },
 	{ AT(vsd_req, ud.data), 48 },
 	{ AT(vsd_req, atomic.swap_add), 40 },
 	{ AT(vsd_req, atomic.compare), 48 },
@@ -101,7 +113,8 @@ START_TEST(no_two_writers_share_a_line)
 		offsetof(struct vsd_side, ready), sizeof(struct vsd_side),
 		offsetof(struct vsd_page, state), offsetof(struct vsd_page, alive),
 		offsetof(struct vsd_page, counters), offsetof(struct vsd_half, state),
-		sizeof(struct vsd_half), offsetof(struct vsd_map, owner) };
+		sizeof(struct vsd_half), offsetof(struct vsd_map, owner),
+		offsetof(struct vsd_map, mcast) };
 
 	for (size_t i = 0; i < sizeof(written) / sizeof(written[0]); i++)
 		ck_assert_msg(written[i] % VSD_LINE == 0, "entry %zu", i);

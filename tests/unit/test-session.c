@@ -147,7 +147,7 @@ START_TEST(death_counts_though_the_socket_lives)
 	static struct listener listener;
 	struct peer_cred cred = { .pidns = 1 };
 	struct session *session;
-	struct client client = { .fd = -1, .events = -1, .fds = FDLIST_NULL };
+	struct client client = CLIENT_NULL;
 	int pair[2], hold[2], pidfd;
 	pid_t child;
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "client/soft/qp.h"
+#include "client/soft/lane.h"
 #include "client/soft/rt_private.h"
 #include "tests/lib/harness.h"
 
@@ -666,6 +667,26 @@ START_TEST(hazards_name_key_and_queue_pair)
 }
 END_TEST
 
+START_TEST(a_wire_keeps_its_hazard_slot)
+{
+	struct vsd_hazard *first;
+
+	make_ends(false, 16, 16);
+	first = wire_hazard_enter(two.end[0], 0x500, NULL);
+	ck_assert_ptr_nonnull(first);
+	ck_assert(!pair_hazards_clear(0x500, 0));
+	wire_hazard_leave(two.end[0], first);
+	ck_assert(pair_hazards_clear(0x500, 0));
+	ck_assert_uint_eq(atomic_load(&two.pair[0]->priv->hazards), 1u << two.end[0]->hazard);
+	ck_assert_ptr_eq(wire_hazard_enter(two.end[0], 0x600, NULL), first);
+	wire_hazard_leave(two.end[0], first);
+	wire_release(two.end[0]);
+	two.end[0] = NULL;
+	progress_sweep();
+	ck_assert_uint_eq(atomic_load(&two.pair[0]->priv->hazards), 0);
+}
+END_TEST
+
 START_TEST(hazards_of_the_dead_and_of_strangers_do_not_count)
 {
 	make_ends(false, 16, 16);
@@ -776,6 +797,7 @@ int main(void)
 	tcase_add_test(t, a_wish_for_space_ends_with_the_next_request);
 	t = tcase(suite, "hazards");
 	tcase_add_test(t, hazards_name_key_and_queue_pair);
+	tcase_add_test(t, a_wire_keeps_its_hazard_slot);
 	tcase_add_test(t, hazards_of_the_dead_and_of_strangers_do_not_count);
 	t = tcase(suite, "life");
 	tcase_add_loop_test(t, a_wire_that_does_not_fit_is_refused, 0, N(bad_events));

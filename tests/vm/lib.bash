@@ -10,6 +10,7 @@
 [ -e /run/vm/settings ] || tap_skip_all "not in a VM (start it by tests/vm/run)"
 
 nobody=65534
+to_nobody=(setpriv --reuid=$nobody --regid=$nobody --clear-groups --inh-caps=-all --bounding-set=-all)
 full=
 [ "${VERBSD_LENGTH:-ci}" != full ] || full=1
 work=$(mktemp -d /run/verbsd-test.XXXXXX)
@@ -59,8 +60,7 @@ as_nobody()
 {
 	(
 		ulimit -l 64
-		exec setpriv --reuid=$nobody --regid=$nobody --clear-groups --inh-caps=-all --bounding-set=-all \
-			env LD_PRELOAD="$preload" "$@"
+		exec "${to_nobody[@]}" env LD_PRELOAD="$preload" "$@"
 	)
 }
 
@@ -97,4 +97,15 @@ drop_in()
 listens()
 {
 	grep -qsE "^ *[0-9]+: [0-9A-F]+$(printf ':%04X' "$1") [0-9A-F]+:0000 0A " /proc/net/tcp /proc/net/tcp6
+}
+
+# rxe_make N: rxeN on an interface of its own, its node closed.
+rxe_make()
+{
+	local node
+	ip link add "dummy$1" address "$(printf 02:00:0a:63:%02x:01 "$1")" type dummy &&
+		ip addr add "10.99.$1.1/24" dev "dummy$1" && ip link set "dummy$1" multicast on up &&
+		rdma link add "rxe$1" type rxe netdev "dummy$1" || return
+	node=/dev/infiniband/uverbs$1
+	until_true 30 test -c "$node" && chmod 600 "$node" && chown root:root "$node"
 }

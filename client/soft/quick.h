@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The common case, whole: an RC QP in RTS on an open wire, whose messages are SENDs in descriptors with one piece of
+ * memory at each end. Whatever is not that is left as it is, for the state machines.
+ */
+#ifndef SOFT_QUICK_H
+#define SOFT_QUICK_H
+
+#include "client/soft/qp_private.h"
+
+/* A turn for what came by @wire (both locks). False: qp_turn() is to go on, whatever was done here. */
+bool quick_turn(struct soft_qp *qp, struct wire *wire, bool *did);
+/* Transmits what can be at once (sq lock). False: qp_posted() is to go on. */
+bool quick_push(struct soft_qp *qp, struct wire *wire);
+/* The same of what the map or the cma engine does at once, quick_engine.c: nothing is left to publish. */
+bool quick_engine(struct soft_qp *qp, struct wire *wire);
+
+/* Nothing waits, nothing is due, and the wire is as it should be. */
+static inline bool quick_is_smooth(const struct soft_qp *qp, const struct wire *wire)
+{
+	const struct qp_private *priv = qp->priv;
+	const struct requester *req = &priv->req;
+
+	return priv->plain && qp_state(qp) == IBV_QPS_RTS && priv->failure == QP_FINE && !priv->stopped &&
+	       !(req->rnr_at | req->retry_at | req->lost_at | priv->timer_set) && requester_link(qp, wire);
+}
+
+#endif

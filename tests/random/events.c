@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Events: which ones a batch brings, at least and at most. All that is seen is acknowledged at once, so counts are of
+ * this batch.
+ */
+#include "tests/random/model.h"
+
+#include <string.h>
+
+#define WHY(...) (snprintf(why, size, __VA_ARGS__), false)
+
+static void may_come(struct m_qp *qp, int type)
+{
+	if (!qp->events[type].most)
+		qp->events[type].most = (uint8_t)(1 + qp->lives);
+}
+
+static void must_come(struct m_qp *qp, int type)
+{
+	may_come(qp, type);
+	qp->events[type].least = 1;
+}
+
+/* The event that a refusal brings to the one who refuses; -1: none. */
+static int refusal_event(const struct model *m, const struct m_wr *wr, enum ibv_wc_status status)
+{
+	bool message = !is_write(wr) && takes_receive(wr);
+
+	/* That it named no SRQ of the receive QP's domain. */
+	if (status == IBV_WC_REM_INV_REQ_ERR && wr_srq_is(m, wr) != YES)
+		return wr_srq_is(m, wr) == NO ? IBV_EVENT_QP_ACCESS_ERR : -1;
+	if (message)
+		return -1;
+	if (status == IBV_WC_REM_ACCESS_ERR)
+		return IBV_EVENT_QP_ACCESS_ERR;
+	if (status == IBV_WC_REM_INV_REQ_ERR)
+		return IBV_EVENT_QP_REQ_ERR;
+	return -1;
+}
+
+static void wr_events(struct model *m, struct m_wr *wr)
+{
+	struct m_flow *flow = wr->flow;
+	struct m_qp *peer = flow->peer < 0 ? NULL : &m->qps[flow->peer];
+	static const enum ibv_wc_status refusals[] = { IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR };
+
+	if (!peer)
+		return;
+	for (size_t i = 0; i < 2 && flow->type == IBV_QPT_RC; i++) {
+		int event = refusal_event(m, wr, refusals[i]);
+		bool sure = wr->outcome == OUT_FAIL && wr->status == refusals[i];
+
+		if (event < 0 || (!sure && !(wr_verdict(m, wr).mask & STATUS(refusals[i]))))
+			continue;
+		/* It may have failed for a reason of its own, or been reset. */
+		if (sure && !flow->wrecked && !flow->back->failure && !flow->back->closed &&
+			(peer->state_at <= m->batch_start || wr->seq > peer->state_at))
+			must_come(peer, event);
+		else
+			may_come(peer, event);
+	}
+	/* An SRQ that went while it was in the middle of something. */
+	if (m->qps[flow->qp].xrc && wr->status == IBV_WC_REM_OP_ERR)
+		may_come(peer, IBV_EVENT_QP_REQ_ERR);
+	if (peer->was_rtr && flow->back->established != YES)
+		may_come(peer, IBV_EVENT_COMM_EST);
+	if (peer->was_rtr && flow->back->established == NO && !flow->back->closed && flow->type == IBV_QPT_RC &&
+		peer->state == IBV_QPS_RTR && !peer->xrc && wr->outcome == OUT_OK && !is_local(wr))
+		must_come(peer, IBV_EVENT_COMM_EST);
+}
+
+/* Whatever a QP may tell of its end. */
+static void wreck_events(struct m_qp *qp)
+{
+	static const uint8_t types[] = { IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_COMM_EST,
+		IBV_EVENT_SQ_DRAINED, IBV_EVENT_QP_LAST_WQE_REACHED };
+
+	for (size_t i = 0; i < sizeof(types); i++) {
+		qp->events[types[i]].least = 0;
+		qp->events[types[i]].most = (uint8_t)(2 + qp->lives);
+	}
+}
+
+static void qp_events(struct model *m, struct m_qp *qp)
+{
+	bool changed = qp->state_at > m->batch_start;
+
+	/* What is unreliable may have been long on its way. */
+	if (qp->was_rtr && qp->in && qp->in->n && qp->type == IBV_QPT_UC && qp->out->established != YES)
+		may_come(qp, IBV_EVENT_COMM_EST);
+	/* The daemon tells of an XRC receive QP when it gets to it. */
+	if (qp->xrc == XRC_RECV) {
+		may_come(qp, IBV_EVENT_COMM_EST);
+		may_come(qp, IBV_EVENT_QP_REQ_ERR);
+		may_come(qp, IBV_EVENT_QP_ACCESS_ERR);
+	}
+	if (qp->out->wrecked) {
+		wreck_events(qp);
+		return;
+	}
+	if (qp->drain_due) {
+		if (qp->state == IBV_QPS_SQD && !qp->draining && !qp->draining_left)
+			must_come(qp, IBV_EVENT_SQ_DRAINED);
+		else
+			may_come(qp, IBV_EVENT_SQ_DRAINED);
+		qp->events[IBV_EVENT_SQ_DRAINED].most = qp->drain_due;
+	}
+	if (qp->srq >= 0 && qp->out->last_wqe == NO && qp->state == IBV_QPS_ERR && qp->served)
+		must_come(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+	else if (qp->srq >= 0 && (changed || qp->state == IBV_QPS_ERR) && qp->out->last_wqe != YES)
+		may_come(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+	/* Of lives that ended in this batch. */
+	if (qp->srq >= 0 && changed)
+		qp->events[IBV_EVENT_QP_LAST_WQE_REACHED].most = 100;
+}
+
+void events_expect(struct model *m)
+{
+	for (unsigned i = 0; i < m->tops[OP_QP]; i++) {
+		for (size_t k = 0; k < 32; k++)
+			m->qps[i].events[k].least = m->qps[i].events[k].most = 0;
+	}
+	for (size_t i = 0; i < m->n_wrs; i++) {
+		if (wr_active(m, m->wrs[i]))
+			wr_events(m, m->wrs[i]);
+	}
+	for (unsigned i = 0; i < m->tops[OP_QP]; i++) {
+		if (m->qps[i].live || m->qps[i].state_at > m->batch_start)
+			qp_events(m, &m->qps[i]);
+	}
+}
+
+static bool srq_is_low(const struct m_srq *srq)
+{
+	return srq->armed && !srq->may_be_armed && queue_waiting(&srq->queue) < srq->limit && !srq->lost;
+}
+
+/* An event that comes late may be of a completion of the batch before, and one that comes early of one not yet read. */
+static bool cq_may_fire(const struct m_cq *cq)
+{
+	return cq->channel && (cq->fired || cq->maybe_fired || cq->late);
+}
+
+bool events_complete(struct model *m, char *why, size_t size)
+{
+	for (unsigned i = 0; i < m->tops[OP_QP]; i++) {
+		for (int k = 0; k < 32; k++) {
+			if (m->qps[i].live && m->qps[i].events[k].seen < m->qps[i].events[k].least)
+				return WHY("qp %u had no event %d", i, k);
+			if (m->qps[i].events[k].seen > m->qps[i].events[k].most)
+				return WHY("qp %u had event %d %u times", i, k, m->qps[i].events[k].seen);
+		}
+	}
+	for (unsigned i = 0; i < m->tops[OP_SRQ]; i++) {
+		if (m->srqs[i].live && srq_is_low(&m->srqs[i]) && !m->srqs[i].events)
+			return WHY("srq %u had no limit event", i);
+	}
+	for (unsigned i = 0; i < m->tops[OP_CQ]; i++) {
+		if (m->cqs[i].live && m->cqs[i].channel && m->cqs[i].fired && !m->cqs[i].events)
+			return WHY("cq %u had no completion event", i);
+		if (m->cqs[i].events && !cq_may_fire(&m->cqs[i]))
+			return WHY("cq %u had a completion event, and no completion", i);
+	}
+	return true;
+}
+
+bool events_check(struct model *m)
+{
+	for (unsigned i = 0; i < m->tops[OP_QP]; i++) {
+		for (int k = 0; k < 32; k++) {
+			if (m->qps[i].events[k].seen > m->qps[i].events[k].most)
+				return wrong(m, "event", "qp %u had event %d %u times", i, k, m->qps[i].events[k].seen);
+		}
+	}
+	for (unsigned i = 0; i < m->tops[OP_SRQ]; i++) {
+		if (m->srqs[i].events > (m->srqs[i].armed ? 1 + m->srqs[i].rearmed : 0))
+			return wrong(m, "event", "srq %u had %u limit events", i, m->srqs[i].events);
+	}
+	for (unsigned i = 0; i < m->tops[OP_CQ]; i++) {
+		const struct m_cq *cq = &m->cqs[i];
+
+		if (cq->events > cq_may_fire(cq))
+			return wrong(m, "event", "cq %u had %u completion events", i, cq->events);
+	}
+	return true;
+}
+
+/* Where a life ended in this batch, the event may have been of that one. */
+static void seen_by(const struct m_qp *qp, enum tri *had)
+{
+	if (!qp->lives)
+		*had = YES;
+	else if (*had == NO)
+		*had = MAYBE;
+}
+
+void events_next_batch(struct model *m)
+{
+	for (unsigned i = 0; i < m->tops[OP_QP]; i++) {
+		struct m_qp *qp = &m->qps[i];
+
+		if (!qp->out)
+			continue;
+		if (qp->events[IBV_EVENT_COMM_EST].seen)
+			seen_by(qp, &qp->out->established);
+		if (qp->events[IBV_EVENT_QP_LAST_WQE_REACHED].seen && qp->state == IBV_QPS_ERR)
+			seen_by(qp, &qp->out->last_wqe);
+		if (qp->events[IBV_EVENT_SQ_DRAINED].seen || qp->state != IBV_QPS_SQD)
+			qp->drain_due = 0;
+		for (size_t k = 0; k < 32; k++)
+			qp->events[k].seen = 0;
+	}
+	for (unsigned i = 0; i < m->tops[OP_SRQ]; i++) {
+		/* Of those armed in this batch the last may be the one that has not fired. */
+		if (m->srqs[i].events) {
+			m->srqs[i].armed = m->srqs[i].events <= m->srqs[i].rearmed;
+			m->srqs[i].may_be_armed = m->srqs[i].armed;
+		}
+		m->srqs[i].events = m->srqs[i].rearmed = 0;
+	}
+	for (unsigned i = 0; i < m->tops[OP_CQ]; i++) {
+		struct m_cq *cq = &m->cqs[i];
+
+		if (cq->events || cq->fired || (cq->maybe_fired && !cq->channel))
+			cq->armed = UNARMED;
+		cq->late = !cq->events && (cq->maybe_fired || cq->late);
+		cq->events = 0;
+		cq->fired = cq->maybe_fired = false;
+	}
+}

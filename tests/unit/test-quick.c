@@ -1,0 +1,675 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The common case by itself: what each of its parts takes, and every single thing that makes it leave all as it is. And that
+ * what it does comes to the same as what the state machines do.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/soft/lane.h"
+#include "client/soft/map.h"
+#include "client/soft/mr_private.h"
+#include "client/soft/post.h"
+#include "client/soft/quick.h"
+#include "tests/lib/harness.h"
+#include "tests/unit/fake_grants.h"
+#include "tests/unit/soft_loop.h"
+
+#define BASE  HARNESS_BASE
+#define SIZE  (1u << 20)
+#define SLOTS 16u
+#define LONG  4096u /* what the engines' part takes at most */
+#define TWO   (LANE_RW_BASE + LANE_MORE)
+
+static struct loop loop;
+static struct fake_grants grants;
+static struct soft_cq *a_send, *b_recv, *other;
+static struct soft_qp *a, *b;
+static int file;
+static uint8_t *region;
+static struct soft_mr *mr, *local, *read_only;
+static uint8_t memory[64u << 10];
+
+static void connect_two(void)
+{
+	struct loop_options options = LOOP_OPTIONS;
+
+	options.send_cq = a_send;
+	options.recv_cq = other;
+	a = loop_qp(&loop, &options);
+	options.send_cq = other;
+	options.recv_cq = b_recv;
+	b = loop_qp(&loop, &options);
+	loop_connect(&loop, a, b, SLOTS, &options);
+	atomic_load(&a->wire)->pair->engines |= VSD__ENGINE_RIGHT__ENGINE_MAP;
+}
+
+static struct vsd_key *entry(void)
+{
+	return &rt_page()->keys[(mr->key >> 8) % VSD_PAGE_KEYS];
+}
+
+static uint64_t runs(void)
+{
+	return loop_counter(VSD_COUNT_INITIATOR_RUN);
+}
+
+/* The first use of a key takes the lane, and so does the first message of all. */
+static void until_mapped(void)
+{
+	for (uint64_t before = runs(); runs() == before;) {
+		ck_assert_int_eq(loop_send(a, 1, IBV_WR_RDMA_READ, local, memory, 1, mr, (void *)(uintptr_t)BASE), 0);
+		loop_expect(a_send, 1, IBV_WC_SUCCESS);
+	}
+}
+
+static void setup(void)
+{
+	setenv("VERBSD_ENGINE", "map", 1);
+	loop_start(&loop);
+	grants_start(&grants, loop.events);
+	file = fake_region_file(SIZE);
+	a_send = loop_cq(&loop, 256);
+	b_recv = loop_cq(&loop, 256);
+	other = loop_cq(&loop, 256);
+	connect_two();
+	local = loop_mr(&loop, memory, sizeof(memory), LOOP_ACCESS);
+	read_only = loop_mr(&loop, memory, sizeof(memory), 0);
+	region = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	ck_assert_ptr_ne(region, MAP_FAILED);
+	mr = loop_mr_iova(&loop, region, SIZE, BASE, LOOP_ACCESS);
+	entry()->region = 5;
+	grants_set(&grants, &(struct fake_region){ mr->key, 5, file, BASE, SIZE, true, 0 });
+	until_mapped();
+}
+
+static void teardown(void)
+{
+	loop_qp_free(a);
+	loop_qp_free(b);
+	loop_mr_free(mr);
+	loop_mr_free(local);
+	loop_mr_free(read_only);
+	loop_cq_free(a_send);
+	loop_cq_free(b_recv);
+	loop_cq_free(other);
+	loop_stop(&loop);
+	grants_stop(&grants);
+	munmap(region, SIZE);
+	close(file);
+}
+
+/* --- a WR in the queue that nobody has looked at; all locks held ---------------------------------------------------------- */
+
+static bool entered;
+static void *progress_self;
+
+static void hold(void)
+{
+	entered = rt_enter();
+	progress_self = atomic_load(&rt_progress_self);
+	soft_lock(&a->sq_lock);
+	soft_lock(&b->sq_lock);
+	soft_lock(&b->rq_lock);
+}
+
+static void let_go(void)
+{
+	soft_unlock(&b->rq_lock);
+	soft_unlock(&b->sq_lock);
+	soft_unlock(&a->sq_lock);
+	rt_leave(entered);
+}
+
+static struct wire *wire_of(const struct soft_qp *qp)
+{
+	return atomic_load(&qp->wire);
+}
+
+static struct swqe *queued(enum ibv_wr_opcode opcode, uint32_t length)
+{
+	struct requester *req = &a->priv->req;
+	const struct ibv_sge sge = { (uintptr_t)memory, length, local->key };
+	struct swqe *w;
+
+	ck_assert_int_eq(post_slot(a, req->head, opcode, &w), 0);
+	ck_assert_int_eq(post_sges(a, w, &sge, 1), 0);
+	w->wr_id = 3;
+	w->raddr = BASE + 64;
+	w->rkey = mr->key;
+	w->compare_add = 5;
+	w->swap = 6;
+	req->head++;
+	return w;
+}
+
+/* As if it had never been posted. */
+static void taken_back(void)
+{
+	struct requester *req = &a->priv->req;
+
+	req->head = req->tx;
+}
+
+/* --- READ, WRITE, atomics ------------------------------------------------------------------------------------------------- */
+
+/* @w: the WR that is queued; NULL where a message has come to b. */
+#define SPOIL_OF(qp, name, statement)                           \
+	static void name(struct swqe *w)                        \
+	{                                                       \
+		struct requester *req = &(qp)->priv->req;       \
+		struct responder *resp = &(qp)->priv->resp;     \
+		struct wire *wire = wire_of(qp);                \
+                                                                \
+		(void)w;                                        \
+		(void)req;                                      \
+		(void)resp;                                     \
+		(void)wire;                                     \
+		statement;                                      \
+	}
+#define SPOIL(name, statement) SPOIL_OF(a, name, statement)
+
+static struct vsd_gate *gate(void)
+{
+	return &rt_page()->gates[b->v.qp.qp_num % VSD_PAGE_GATES];
+}
+
+SPOIL(not_plain, a->priv->plain = false)
+SPOIL(draining, atomic_store(&a->state, IBV_QPS_SQD))
+SPOIL(failed, a->priv->failure = QP_FAIL_RECV)
+SPOIL(stopped, a->priv->stopped = true)
+SPOIL(waits_for_a_receive, req->rnr_at = 1)
+SPOIL(waits_for_the_peer, req->retry_at = 1)
+SPOIL(has_a_timer, a->priv->timer_set = 1)
+SPOIL(broken, wire->broken = true)
+SPOIL(not_open, wire->peer_open = false)
+SPOIL(closed, wire->peer_closed = true)
+SPOIL(other_psn, wire->peer_rq_psn ^= 1)
+SPOIL(first_message, req->msn = req->acked = 0)
+SPOIL(not_acknowledged, req->msn++)
+SPOIL(not_completed, req->una--)
+SPOIL(repeated, w->state = SWQE_DONE)
+SPOIL(half_done, w->state = SWQE_ENGINE)
+SPOIL(for_the_lane, w->lane_only = true)
+SPOIL(of_the_library, w->internal = 1)
+SPOIL(empty, w->length = w->sge->length = 0)
+SPOIL(long_one, w->length = w->sge->length = LONG + 1)
+SPOIL(in_pieces, w->n_sge = 2)
+SPOIL(without_a_piece, w->n_sge = 0)
+SPOIL(a_send_of_a_kind, w->opcode = IBV_WR_SEND)
+SPOIL(with_immediate, w->opcode = IBV_WR_RDMA_WRITE_WITH_IMM)
+SPOIL(atomic_write, w->opcode = IBV_WR_ATOMIC_WRITE)
+SPOIL(no_such_key_here, w->sge->lkey = 0xabcdef00)
+SPOIL(old_key_here, w->sge->lkey ^= 1)
+SPOIL(read_only_here, w->sge->lkey = read_only->key)
+SPOIL(behind_its_end_here, w->sge->addr += sizeof(memory))
+SPOIL(before_it_here, w->sge->addr -= 1)
+SPOIL(of_another_domain, local->pd = calloc(1, sizeof(struct soft_pd)); local->pd->base = local->pd)
+SPOIL(paged_here, local->access |= IBV_ACCESS_ON_DEMAND)
+SPOIL(null_here, local->null = true)
+SPOIL(gone_here, ck_assert_int_eq(mr_close(local), 0))
+SPOIL(old_key_there, w->rkey ^= 1)
+SPOIL(behind_its_end_there, w->raddr = BASE + SIZE - 4)
+SPOIL(before_it_there, w->raddr = BASE - 1)
+SPOIL(no_region_there, wire->view.entry = 0; entry()->region = 0)
+SPOIL(closed_there, atomic_store(&entry()->gen, 0))
+SPOIL(closed_and_forgotten, closed_there(w); wire->view.entry = 0)
+SPOIL(another_right, wire->view.access &= ~(unsigned)IBV_ACCESS_REMOTE_READ; entry()->access = IBV_ACCESS_REMOTE_WRITE)
+SPOIL(opened_anew, atomic_fetch_add(&entry()->gen, 1000))
+SPOIL(no_right_there, wire->view.entry = 0; entry()->access = 0)
+SPOIL(gate_closed, atomic_store(&gate()->gen, 0))
+SPOIL(gate_of_another, wire->view.entry = 0; gate()->peer_qpn ^= 1)
+SPOIL(no_right_in_the_gate, wire->view.entry = 0; gate()->access = 0)
+SPOIL(not_allowed, wire->pair->engines &= ~(uint32_t)VSD__ENGINE_RIGHT__ENGINE_MAP)
+SPOIL(peer_dead, atomic_store(&wire->pair->dead, true))
+SPOIL(no_slot, atomic_store(&wire->pair->priv->hazards, UINT32_MAX))
+SPOIL(progress_thread, atomic_store(&rt_progress_self, __builtin_thread_pointer()))
+SPOIL(none_at_a_time, a->attr.max_rd_atomic = 0)
+SPOIL(misaligned, w->raddr += 4)
+
+static const struct spoil {
+	const char *name;
+	enum ibv_wr_opcode opcode;
+	void (*spoil)(struct swqe *w);
+} engine_spoils[] = {
+	{ "not plain", IBV_WR_RDMA_READ, not_plain },
+	{ "draining", IBV_WR_RDMA_READ, draining },
+	{ "failed", IBV_WR_RDMA_READ, failed },
+	{ "stopped", IBV_WR_RDMA_READ, stopped },
+	{ "RNR", IBV_WR_RDMA_WRITE, waits_for_a_receive },
+	{ "waits for the peer", IBV_WR_RDMA_WRITE, waits_for_the_peer },
+	{ "timer", IBV_WR_RDMA_WRITE, has_a_timer },
+	{ "broken", IBV_WR_RDMA_READ, broken },
+	{ "not open", IBV_WR_RDMA_READ, not_open },
+	{ "closed", IBV_WR_RDMA_READ, closed },
+	{ "PSN", IBV_WR_RDMA_READ, other_psn },
+	{ "first message", IBV_WR_RDMA_READ, first_message },
+	{ "not acknowledged", IBV_WR_RDMA_READ, not_acknowledged },
+	{ "not completed", IBV_WR_RDMA_READ, not_completed },
+	{ "repeated", IBV_WR_RDMA_WRITE, repeated },
+	{ "half done", IBV_WR_RDMA_WRITE, half_done },
+	{ "for the lane", IBV_WR_RDMA_WRITE, for_the_lane },
+	{ "the library's", IBV_WR_RDMA_READ, of_the_library },
+	{ "empty", IBV_WR_RDMA_WRITE, empty },
+	{ "long", IBV_WR_RDMA_WRITE, long_one },
+	{ "in pieces", IBV_WR_RDMA_WRITE, in_pieces },
+	{ "without a piece", IBV_WR_RDMA_READ, without_a_piece },
+	{ "SEND", IBV_WR_RDMA_WRITE, a_send_of_a_kind },
+	{ "immediate", IBV_WR_RDMA_WRITE, with_immediate },
+	{ "atomic write", IBV_WR_RDMA_WRITE, atomic_write },
+	{ "no key here", IBV_WR_RDMA_READ, no_such_key_here },
+	{ "old key here", IBV_WR_RDMA_WRITE, old_key_here },
+	{ "read-only here", IBV_WR_RDMA_READ, read_only_here },
+	{ "read-only here, atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, read_only_here },
+	{ "behind the end here", IBV_WR_RDMA_READ, behind_its_end_here },
+	{ "before it here", IBV_WR_RDMA_WRITE, before_it_here },
+	{ "another domain", IBV_WR_RDMA_READ, of_another_domain },
+	{ "paged", IBV_WR_RDMA_READ, paged_here },
+	{ "null", IBV_WR_RDMA_WRITE, null_here },
+	{ "gone here", IBV_WR_RDMA_WRITE, gone_here },
+	{ "old key there", IBV_WR_RDMA_READ, old_key_there },
+	{ "behind the end there", IBV_WR_RDMA_WRITE, behind_its_end_there },
+	{ "before it there", IBV_WR_RDMA_WRITE, before_it_there },
+	{ "no region", IBV_WR_RDMA_WRITE, no_region_there },
+	{ "closed there", IBV_WR_RDMA_WRITE, closed_there },
+	{ "closed and forgotten", IBV_WR_RDMA_WRITE, closed_and_forgotten },
+	{ "another right", IBV_WR_RDMA_READ, another_right },
+	{ "opened anew", IBV_WR_RDMA_WRITE, opened_anew },
+	{ "no right there", IBV_WR_RDMA_WRITE, no_right_there },
+	{ "gate closed", IBV_WR_RDMA_READ, gate_closed },
+	{ "gate of another", IBV_WR_RDMA_READ, gate_of_another },
+	{ "no right in the gate", IBV_WR_ATOMIC_CMP_AND_SWP, no_right_in_the_gate },
+	{ "not allowed", IBV_WR_RDMA_READ, not_allowed },
+	{ "dead", IBV_WR_RDMA_READ, peer_dead },
+	{ "no slot", IBV_WR_RDMA_READ, no_slot },
+	{ "progress thread", IBV_WR_RDMA_WRITE, progress_thread },
+	{ "no READs", IBV_WR_RDMA_READ, none_at_a_time },
+	{ "no atomics", IBV_WR_ATOMIC_FETCH_AND_ADD, none_at_a_time },
+	{ "misaligned", IBV_WR_ATOMIC_FETCH_AND_ADD, misaligned },
+};
+
+/* What is spoiled, to be put right before it is freed. */
+static struct kept {
+	struct qp_private priv;
+	struct wire wire;
+	struct pair pair;
+	struct ibv_qp_attr attr;
+	uint32_t hazards;
+} kept[2];
+static struct soft_mr kept_mr;
+static struct vsd_gate kept_gate;
+static struct vsd_key kept_entry;
+
+static void keep(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		const struct soft_qp *qp = i ? b : a;
+
+		kept[i].priv = *qp->priv;
+		kept[i].wire = *wire_of(qp);
+		kept[i].pair = *wire_of(qp)->pair;
+		kept[i].attr = qp->attr;
+		kept[i].hazards = wire_of(qp)->pair->priv->hazards;
+	}
+	kept_mr = *local;
+	kept_gate = *gate();
+	kept_entry = *entry();
+}
+
+static void put_right(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct soft_qp *qp = i ? b : a;
+
+		*qp->priv = kept[i].priv;
+		*wire_of(qp) = kept[i].wire;
+		*wire_of(qp)->pair = kept[i].pair;
+		qp->attr = kept[i].attr;
+		atomic_store(&wire_of(qp)->pair->priv->hazards, kept[i].hazards);
+		atomic_store(&qp->state, IBV_QPS_RTS);
+	}
+	if (local->pd != kept_mr.pd)
+		free(local->pd);
+	*local = kept_mr;
+	if (!key_is_used(local->key))
+		ck_assert_int_eq(mr_open(local), 0);
+	*gate() = kept_gate;
+	*entry() = kept_entry;
+	atomic_store(&rt_progress_self, progress_self);
+}
+
+START_TEST(an_engine_leaves_what_is_not_common)
+{
+	const struct spoil *spoil = &engine_spoils[_i];
+	uint8_t there[256], here[256];
+	struct swqe *w;
+	uint64_t tx;
+
+	hold();
+	memset(region, 0x11, sizeof(there));
+	memset(memory, 0x22, sizeof(here));
+	queued(spoil->opcode, 8);
+	ck_assert_msg(quick_engine(a, wire_of(a)), "%s: not even without", spoil->name);
+	memcpy(there, region, sizeof(there));
+	memcpy(here, memory, sizeof(here));
+	w = queued(spoil->opcode, 8);
+	keep();
+	spoil->spoil(w);
+	tx = a->priv->req.tx;
+	ck_assert_msg(!quick_engine(a, wire_of(a)), "%s: taken", spoil->name);
+	ck_assert_uint_eq(a->priv->req.tx, tx);
+	ck_assert_mem_eq(region, there, sizeof(there));
+	ck_assert_mem_eq(memory, here, sizeof(here));
+	put_right();
+	taken_back();
+	let_go();
+	loop_expect(a_send, 3, IBV_WC_SUCCESS);
+}
+END_TEST
+
+/* Completions are in the order of the WRs, and what the next part takes is left to it. */
+START_TEST(a_list_is_run_up_to_what_is_not_common)
+{
+	uint64_t before = runs();
+
+	hold();
+	for (unsigned i = 0; i < 5; i++)
+		queued(i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 8)->wr_id = 10 + i;
+	queued(IBV_WR_SEND, 8)->wr_id = 15;
+	ck_assert(!quick_engine(a, wire_of(a)));
+	ck_assert_uint_eq(a->priv->req.head - a->priv->req.tx, 1);
+	ck_assert(quick_push(a, wire_of(a)));
+	ck_assert_uint_eq(a->priv->req.head, a->priv->req.tx);
+	/* Behind what waits for the owner nothing is run. */
+	queued(IBV_WR_RDMA_WRITE, 8)->wr_id = 16;
+	ck_assert(!quick_engine(a, wire_of(a)));
+	let_go();
+	for (unsigned i = 0; i < 5; i++)
+		loop_expect(a_send, 10 + i, IBV_WC_SUCCESS);
+	ck_assert_uint_eq(runs(), before + 5);
+	ck_assert_int_eq(loop_recv(b, 1, local, memory + 4096, 8), 0);
+	ck_assert_int_eq(loop_send(a, 17, IBV_WR_RDMA_READ, local, memory, 8, mr, (void *)(uintptr_t)BASE), 0);
+	for (unsigned i = 15; i < 18; i++)
+		loop_expect(a_send, i, IBV_WC_SUCCESS);
+}
+END_TEST
+
+/* --- SENDs ------------------------------------------------------------------------------------------------------------------ */
+
+SPOIL(fenced, w->flags |= IBV_SEND_FENCE)
+SPOIL(long_send, w->length = w->sge->length = TWO + 1)
+SPOIL(send_with_invalidate, w->opcode = IBV_WR_SEND_WITH_INV)
+SPOIL(starts_again, req->restart = true)
+SPOIL(waits_for_space, atomic_store(&wire->want, 1))
+SPOIL(full, wire->req_out.pos = atomic_load(&wire->theirs->req_taken) + SLOTS - 1)
+
+static const struct spoil push_spoils[] = {
+	{ "not plain", IBV_WR_SEND, not_plain },
+	{ "draining", IBV_WR_SEND, draining },
+	{ "failed", IBV_WR_SEND, failed },
+	{ "stopped", IBV_WR_SEND, stopped },
+	{ "RNR", IBV_WR_SEND, waits_for_a_receive },
+	{ "waits for the peer", IBV_WR_SEND, waits_for_the_peer },
+	{ "timer", IBV_WR_SEND, has_a_timer },
+	{ "broken", IBV_WR_SEND, broken },
+	{ "not open", IBV_WR_SEND, not_open },
+	{ "closed", IBV_WR_SEND, closed },
+	{ "PSN", IBV_WR_SEND, other_psn },
+	{ "repeated", IBV_WR_SEND, repeated },
+	{ "half done", IBV_WR_SEND, half_done },
+	{ "the library's", IBV_WR_SEND, of_the_library },
+	{ "in pieces", IBV_WR_SEND, in_pieces },
+	{ "WRITE", IBV_WR_RDMA_WRITE, for_the_lane },
+	{ "no key here", IBV_WR_SEND, no_such_key_here },
+	{ "behind the end here", IBV_WR_SEND, behind_its_end_here },
+	{ "another domain", IBV_WR_SEND, of_another_domain },
+	{ "paged", IBV_WR_SEND, paged_here },
+	{ "null", IBV_WR_SEND, null_here },
+	{ "gone here", IBV_WR_SEND, gone_here },
+	{ "progress thread", IBV_WR_SEND, progress_thread },
+	{ "fence", IBV_WR_SEND, fenced },
+	{ "long", IBV_WR_SEND, long_send },
+	{ "invalidate", IBV_WR_SEND, send_with_invalidate },
+	{ "starts again", IBV_WR_SEND, starts_again },
+	{ "waits for space", IBV_WR_SEND, waits_for_space },
+	{ "full", IBV_WR_SEND, full },
+};
+
+START_TEST(a_push_leaves_what_is_not_common)
+{
+	const struct spoil *spoil = &push_spoils[_i];
+	struct swqe *w;
+	uint64_t pos;
+
+	ck_assert_int_eq(loop_recv(b, 4, local, memory + 4096, 8), 0);
+	hold();
+	queued(IBV_WR_SEND, 8);
+	ck_assert(quick_push(a, wire_of(a)));
+	w = queued(spoil->opcode, 8);
+	keep();
+	spoil->spoil(w);
+	pos = wire_of(a)->req_out.pos;
+	ck_assert_msg(!quick_push(a, wire_of(a)), "%s: taken", spoil->name);
+	ck_assert_uint_eq(wire_of(a)->req_out.pos, pos);
+	put_right();
+	taken_back();
+	qp_publish_sq(a);
+	let_go();
+	loop_expect(a_send, 3, IBV_WC_SUCCESS);
+	loop_expect(b_recv, 4, IBV_WC_SUCCESS);
+}
+END_TEST
+
+/* --- receives ---------------------------------------------------------------------------------------------------------------- */
+
+static struct soft_rwqe *next_receive(void)
+{
+	struct receive_queue *rq = &b->priv->resp.rq;
+
+	return &rq->ring[rq->tail & rq->mask];
+}
+
+/* The message that waits in the lane, as its sender wrote it. */
+static struct vsd_req *message(void)
+{
+	return lane_out_slot(&wire_of(a)->req_out, wire_of(a)->req_out.pos - 1);
+}
+
+SPOIL_OF(b, b_not_plain, b->priv->plain = false)
+SPOIL_OF(b, b_draining, atomic_store(&b->state, IBV_QPS_SQD))
+SPOIL_OF(b, b_failed, b->priv->failure = QP_FAIL_SEND)
+SPOIL_OF(b, b_stopped, b->priv->stopped = true)
+SPOIL_OF(b, b_broken, wire->broken = true)
+SPOIL_OF(b, b_closed, wire->peer_closed = true)
+SPOIL_OF(b, b_has_a_timer, b->priv->timer_set = 1)
+SPOIL_OF(b, b_has_not_sent, req->head++)
+SPOIL_OF(b, b_wants_chunks_back, wire->req_out.held = 1)
+SPOIL_OF(b, b_wants_answers_taken, wire->resp_out.held = 1)
+SPOIL_OF(b, b_waits_for_space, atomic_store(&wire->want, 1))
+SPOIL_OF(b, in_a_message, resp->open = true)
+SPOIL_OF(b, not_ready, resp->rnr = true)
+SPOIL_OF(b, owes_not_ready, resp->rnr_owed = true)
+SPOIL_OF(b, owes_a_refusal, resp->nak_owed = true)
+SPOIL_OF(b, reads, resp->stream.active = true)
+SPOIL_OF(b, no_receive, resp->rq.tail = resp->rq.head)
+SPOIL_OF(b, has_taken_one, resp->has_recv = true)
+SPOIL_OF(b, not_due, resp->msn++)
+SPOIL(short_receive, next_receive()->sge->length = 4)
+SPOIL(receive_in_pieces, next_receive()->n_sge = 2)
+SPOIL(receive_without_key, next_receive()->sge->lkey = 0xabcdef00)
+SPOIL(receive_read_only, next_receive()->sge->lkey = read_only->key)
+SPOIL(receive_behind_the_end, next_receive()->sge->addr += sizeof(memory))
+SPOIL(of_a_write, message()->op = VSD_REQ_WRITE)
+SPOIL(that_invalidates, message()->flags |= VSD_F_INV)
+SPOIL(by_chunk, message()->flags |= VSD_F_CHUNK)
+SPOIL(to_be_continued, message()->flags &= (uint8_t)~VSD_F_LAST)
+SPOIL(in_the_middle, message()->flags &= (uint8_t)~VSD_F_FIRST)
+SPOIL(started_again, message()->flags |= VSD_F_RESTART)
+SPOIL(shorter_than_all, message()->total++)
+SPOIL(longer_than_its_slots, message()->len = message()->total = LANE_RW_BASE + 1)
+SPOIL(of_too_many_slots, message()->slots = 2)
+SPOIL(of_no_slots, message()->slots = 0)
+
+static const struct {
+	const char *name;
+	void (*spoil)(struct swqe *w);
+} turn_spoils[] = {
+	{ "not plain", b_not_plain },
+	{ "draining", b_draining },
+	{ "failed", b_failed },
+	{ "stopped", b_stopped },
+	{ "broken", b_broken },
+	{ "closed", b_closed },
+	{ "timer", b_has_a_timer },
+	{ "has not sent", b_has_not_sent },
+	{ "wants chunks back", b_wants_chunks_back },
+	{ "wants answers taken", b_wants_answers_taken },
+	{ "waits for space", b_waits_for_space },
+	{ "in a message", in_a_message },
+	{ "RNR", not_ready },
+	{ "owes RNR", owes_not_ready },
+	{ "owes a NAK", owes_a_refusal },
+	{ "answers a READ", reads },
+	{ "no receive", no_receive },
+	{ "has taken one", has_taken_one },
+	{ "not due", not_due },
+	{ "short receive", short_receive },
+	{ "receive in pieces", receive_in_pieces },
+	{ "receive without a key", receive_without_key },
+	{ "read-only receive", receive_read_only },
+	{ "receive behind the end", receive_behind_the_end },
+	{ "gone", gone_here },
+	{ "paged", paged_here },
+	{ "null", null_here },
+	{ "another domain", of_another_domain },
+	{ "progress thread", progress_thread },
+	{ "WRITE", of_a_write },
+	{ "invalidate", that_invalidates },
+	{ "chunk", by_chunk },
+	{ "to be continued", to_be_continued },
+	{ "in the middle", in_the_middle },
+	{ "started again", started_again },
+	{ "shorter than all", shorter_than_all },
+	{ "longer than its slots", longer_than_its_slots },
+	{ "too many slots", of_too_many_slots },
+	{ "no slots", of_no_slots },
+};
+
+START_TEST(a_turn_leaves_what_is_not_common)
+{
+	struct soft_rwqe recv;
+	struct vsd_req head;
+	struct ibv_sge sge;
+	bool did = false;
+	uint64_t msn;
+
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(loop_recv(b, 4 + i, local, memory + 4096, 8), 0);
+	hold();
+	queued(IBV_WR_SEND, 8);
+	ck_assert(quick_push(a, wire_of(a)));
+	ck_assert(quick_turn(b, wire_of(b), &did));
+	ck_assert(did);
+	memset(memory, 0x33, 8);
+	queued(IBV_WR_SEND, 8);
+	ck_assert(quick_push(a, wire_of(a)));
+	keep();
+	recv = *next_receive();
+	sge = *recv.sge;
+	head = *message();
+	turn_spoils[_i].spoil(NULL);
+	msn = b->priv->resp.msn;
+	did = false;
+	ck_assert_msg(!quick_turn(b, wire_of(b), &did), "%s: all done", turn_spoils[_i].name);
+	ck_assert_msg(!did, "%s: taken", turn_spoils[_i].name);
+	ck_assert_uint_eq(b->priv->resp.msn, msn);
+	ck_assert_uint_ne(memory[4096], 0x33);
+	put_right();
+	*next_receive() = recv;
+	*recv.sge = sge;
+	*message() = head;
+	qp_publish_sq(a);
+	let_go();
+	for (unsigned i = 0; i < 2; i++) {
+		loop_expect(b_recv, 4 + i, IBV_WC_SUCCESS);
+		loop_expect(a_send, 3, IBV_WC_SUCCESS);
+	}
+	ck_assert_uint_eq(memory[4096], 0x33);
+}
+END_TEST
+
+/* --- the same as the state machines --------------------------------------------------------------------------------------- */
+
+#define WRS 400
+
+static struct outcome {
+	uint8_t there[2 * sizeof(memory)], here[sizeof(memory)];
+	uint64_t counts[3];
+} outcome[2];
+
+static void count(struct outcome *o)
+{
+	static const enum vsd_counter counters[] = { VSD_COUNT_INITIATOR_RUN, VSD_COUNT_BYTES_SENT,
+						     VSD_COUNT_BYTES_RECEIVED };
+
+	for (unsigned i = 0; i < 3; i++)
+		o->counts[i] = loop_counter(counters[i]) - o->counts[i];
+}
+
+static void run_one(unsigned *seed, unsigned i)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
+						      IBV_WR_ATOMIC_CMP_AND_SWP };
+	enum ibv_wr_opcode opcode = opcodes[rand_r(seed) % 4];
+	bool word = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+	uint32_t length = word ? 8 : 1 + (uint32_t)rand_r(seed) % (rand_r(seed) % 2 ? 32 : LONG + 64);
+	size_t here = (size_t)rand_r(seed) % (sizeof(memory) - length);
+	size_t there = (size_t)rand_r(seed) % (sizeof(outcome->there) - length) & ~(word ? (size_t)7 : 0);
+
+	ck_assert_int_eq(loop_send(a, i, opcode, local, memory + here, length, mr, (void *)(uintptr_t)(BASE + there)), 0);
+	loop_expect(a_send, i, IBV_WC_SUCCESS);
+}
+
+static void run_all(unsigned seed, bool quick, struct outcome *o)
+{
+	memset(region, 0, SIZE);
+	for (size_t i = 0; i < sizeof(memory); i++)
+		memory[i] = (uint8_t)(i * 13 + (i >> 8));
+	a->priv->plain = quick;
+	count(o);
+	for (unsigned i = 0; i < WRS; i++)
+		run_one(&seed, i);
+	count(o);
+	memcpy(o->there, region, sizeof(o->there));
+	memcpy(o->here, memory, sizeof(o->here));
+}
+
+START_TEST(it_comes_to_the_same)
+{
+	run_all((unsigned)_i, true, &outcome[0]);
+	run_all((unsigned)_i, false, &outcome[1]);
+	ck_assert(memcmp(outcome[0].there, outcome[1].there, sizeof(outcome[0].there)) == 0);
+	ck_assert(memcmp(outcome[0].here, outcome[1].here, sizeof(outcome[0].here)) == 0);
+	ck_assert_mem_eq(outcome[0].counts, outcome[1].counts, sizeof(outcome[0].counts));
+	ck_assert_uint_eq(outcome[0].counts[0], WRS);
+}
+END_TEST
+
+#define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
+
+int main(void)
+{
+	Suite *suite = suite_create("quick");
+	TCase *t = harness_tcase(suite, "engines");
+
+	tcase_set_timeout(t, 30);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_loop_test(t, an_engine_leaves_what_is_not_common, 0, COUNT_OF(engine_spoils));
+	tcase_add_test(t, a_list_is_run_up_to_what_is_not_common);
+	tcase_add_loop_test(t, a_push_leaves_what_is_not_common, 0, COUNT_OF(push_spoils));
+	tcase_add_loop_test(t, a_turn_leaves_what_is_not_common, 0, COUNT_OF(turn_spoils));
+	tcase_add_loop_test(t, it_comes_to_the_same, 1, 4);
+	return harness_run(suite);
+}
