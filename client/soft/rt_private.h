@@ -55,7 +55,7 @@ struct pair_private {
 	uint32_t granted;	  /* engines as the daemon said */
 	uint32_t n_wires;
 	struct wire **wires;	  /* by index */
-	unsigned attached;	  /* wires in it */
+	_Atomic unsigned attached; /* wires in it; changed under the progress lock, and read without it */
 	_Atomic uint64_t kicked;  /* the peer's state word at the last kick */
 	_Atomic uint32_t hazards; /* own hazard slots in use */
 	_Atomic uint32_t turns[VSD_HAZARDS]; /* of each: odd while in use. What the slots say the peer can change */
