@@ -248,6 +248,12 @@ static inline bool swqe_has_response(const struct swqe *w)
 	       w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+/* What `max_rd_atomic` and `max_dest_rd_atomic` are about. An atomic write is acknowledged as a READ of nothing is. */
+static inline bool swqe_takes_resources(const struct swqe *w)
+{
+	return swqe_has_response(w) || w->opcode == IBV_WR_ATOMIC_WRITE;
+}
+
 /* --- turn.c ------------------------------------------------------------------------------------------------------- */
 /* Publishes what was done to the send side (sq lock) or to the receive side (rq lock), one notice each at most. */
 void qp_publish_sq(struct soft_qp *qp);

@@ -90,10 +90,6 @@ static int lane_request(struct soft_qp *qp, struct wire *wire, struct swqe *w)
 	struct vsd_req head;
 	int rc;
 
-	if (!qp->attr.max_rd_atomic) {
-		requester_fail(qp, w, IBV_WC_LOC_QP_OP_ERR);
-		return -ECANCELED;
-	}
 	if (req->rd_out >= qp->attr.max_rd_atomic)
 		return 0;
 	rc = sge_check(qp, w->sge, w->n_sge, IBV_ACCESS_LOCAL_WRITE);
@@ -282,6 +278,10 @@ static int transmit(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint3
 			return -ECANCELED;
 		w->lane_only = true;
 		w->off = 0;
+	}
+	if (swqe_takes_resources(w) && !qp->attr.max_rd_atomic) {
+		requester_fail(qp, w, IBV_WC_LOC_QP_OP_ERR);
+		return -ECANCELED;
 	}
 	return swqe_has_response(w) ? lane_request(qp, wire, w) : lane_message(qp, wire, w, budget);
 }

@@ -329,7 +329,7 @@ static bool begin(struct soft_qp *qp, struct wire *wire, const struct vsd_req *h
 {
 	struct responder *resp = &qp->priv->resp;
 
-	if (head->op == VSD_REQ_ATOMIC_WRITE && head->rw.raddr & 7) {
+	if (head->op == VSD_REQ_ATOMIC_WRITE && (!qp->attr.max_dest_rd_atomic || head->rw.raddr & 7)) {
 		refuse(qp, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 		return false;
 	}

@@ -19,7 +19,7 @@ enum fault {
 	/* B's access */
 	NO_KEY, OTHER_PD, BEFORE, BEHIND, REGION_FORBIDS, QP_FORBIDS, DEREGISTERED, WINDOW_OUTSIDE, WINDOW_GONE,
 	/* B's requests and receives */
-	NO_RESOURCES, UNALIGNED, SHORT_RECEIVE, BAD_RECEIVE, BAD_INVALIDATE, NO_RECEIVE,
+	NO_RESOURCES, RESOURCES_TAKEN, UNALIGNED, SHORT_RECEIVE, BAD_RECEIVE, BAD_INVALIDATE, NO_RECEIVE,
 	/* A's own */
 	BAD_LKEY, SOURCE_OUTSIDE, NOT_WRITABLE, NO_CREDIT, INVALIDATES_NOTHING, BINDS_NOTHING,
 	/* nobody there */
@@ -29,6 +29,7 @@ enum fault {
 #define WRITES	(1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM)
 #define ATOMICS (1u << IBV_WR_ATOMIC_CMP_AND_SWP | 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
 #define READS	(1u << IBV_WR_RDMA_READ | ATOMICS)
+#define STORES	(1u << IBV_WR_ATOMIC_WRITE)
 #define SENDS	(1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM)
 
 struct trial {
@@ -54,8 +55,9 @@ static const struct trial trials[] = {
 	{ "deregistered", DEREGISTERED, WRITES | READS, REM_ACCESS },
 	{ "outside-the-window", WINDOW_OUTSIDE, WRITES | READS, REM_ACCESS },
 	{ "window-is-gone", WINDOW_GONE, WRITES | READS, REM_ACCESS },
-	{ "no-resources", NO_RESOURCES, READS, REM_REQUEST },
-	{ "unaligned-atomics", UNALIGNED, ATOMICS, REM_REQUEST },
+	{ "no-resources", NO_RESOURCES, READS | STORES, REM_REQUEST },
+	{ "resources-taken-away", RESOURCES_TAKEN, READS | STORES, REM_REQUEST },
+	{ "unaligned-atomics", UNALIGNED, ATOMICS | STORES, REM_REQUEST },
 	{ "short-receive", SHORT_RECEIVE, SENDS, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, NO_EVENT, IBV_QPS_ERR },
 	{ "bad-receive", BAD_RECEIVE, SENDS, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, NO_EVENT, IBV_QPS_ERR },
 	{ "bad-invalidate", BAD_INVALIDATE, 1u << IBV_WR_SEND_WITH_INV, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, ANY_EVENT,
@@ -64,7 +66,7 @@ static const struct trial trials[] = {
 	{ "bad-lkey", BAD_LKEY, SENDS | WRITES | READS, IBV_WC_LOC_PROT_ERR, UNNOTICED },
 	{ "source-outside", SOURCE_OUTSIDE, SENDS | WRITES | READS, IBV_WC_LOC_PROT_ERR, UNNOTICED },
 	{ "response-not-writable", NOT_WRITABLE, READS, IBV_WC_LOC_PROT_ERR, UNNOTICED },
-	{ "no-credit-for-reads", NO_CREDIT, READS, IBV_WC_LOC_QP_OP_ERR, UNNOTICED },
+	{ "no-credit-for-reads", NO_CREDIT, READS | STORES, IBV_WC_LOC_QP_OP_ERR, UNNOTICED },
 	{ "invalidates-nothing", INVALIDATES_NOTHING, 1u << IBV_WR_LOCAL_INV, IBV_WC_LOC_QP_OP_ERR, UNNOTICED },
 	{ "binds-nothing", BINDS_NOTHING, 1u << IBV_WR_BIND_MW, IBV_WC_MW_BIND_ERR, UNNOTICED },
 	{ "peer-in-error", IN_ERROR, SENDS | WRITES | READS, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, NO_EVENT, IBV_QPS_ERR },
@@ -272,6 +274,17 @@ static struct target good_target(struct owner *b)
 	return b->to;
 }
 
+/* An attribute that can be changed only while the send queue is drained. */
+static void take_resources(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+
+	NEED(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0);
+	NEED(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC) == 0);
+	attr.qp_state = IBV_QPS_RTS;
+	NEED(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0);
+}
+
 /* Makes the fault, as far as it is B's; what A is to use then. */
 static struct target spoil(struct owner *b, struct target good)
 {
@@ -296,6 +309,9 @@ static struct target spoil(struct owner *b, struct target good)
 		break;
 	case QP_FORBIDS:
 		NEED(ibv_modify_qp(b->end.qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS) == 0);
+		break;
+	case RESOURCES_TAKEN:
+		take_resources(b->end.qp);
 		break;
 	case DEREGISTERED:
 		NEED(ibv_dereg_mr(b->bad) == 0);

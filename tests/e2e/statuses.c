@@ -142,7 +142,8 @@ static void messages_above_the_maximum(int argc, char **argv)
 /* A READ or an atomic of a QP that has no resources for it; a key that cannot be invalidated. */
 static void local_operation(int argc, char **argv)
 {
-	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP };
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP,
+		IBV_WR_ATOMIC_WRITE };
 	struct ibv_sge sge;
 	struct duo d;
 

@@ -162,27 +162,50 @@ static void uneven_case(enum ibv_wr_opcode opcode, bool zero_based)
 	duo_close(&d);
 }
 
+/* The responder has no resources for what is remembered until it is answered: from the start, or no more (in SQD alone). */
+static void resources_case(enum ibv_wr_opcode opcode, bool taken)
+{
+	struct ibv_sge sge;
+	struct duo d;
+
+	duo_open(&d, IBV_QPT_RC, false);
+
+	struct ibv_qp_attr a = duo_attr(&d, A), b = duo_attr(&d, B);
+	struct ibv_send_wr wr = duo_wr(&d, 1, opcode, &sge, 8);
+
+	b.max_dest_rd_atomic = taken;
+	duo_up(&d, A, &a, IBV_QPS_RTS);
+	duo_up(&d, B, &b, IBV_QPS_RTS);
+	for (unsigned i = 0; taken && i < 2; i++) { /* the first goes through the lane always */
+		RETURNS(duo_post(&d, &wr), 0);
+		duo_expect(&d, A, 1, IBV_WC_SUCCESS);
+	}
+	if (taken) {
+		b.qp_state = IBV_QPS_SQD;
+		b.max_dest_rd_atomic = 0;
+		RETURNS(ibv_modify_qp(d.qp[B], &b, IBV_QP_STATE), 0);
+		RETURNS(ibv_modify_qp(d.qp[B], &b, IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC), 0);
+		b.qp_state = IBV_QPS_RTS;
+		RETURNS(ibv_modify_qp(d.qp[B], &b, IBV_QP_STATE), 0);
+	}
+
+	uint64_t *here = (uint64_t *)(void *)d.memory, *there = (uint64_t *)(void *)(d.memory + DUO_HALF);
+
+	*here = 7;
+	*there = 1; /* what a compare and swap would find */
+	request_case(&wr, &d);
+	NEED(*here == 7 && *there == 1);
+	duo_close(&d);
+}
+
 static void remote_invalid_request(int argc, char **argv)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP,
 		IBV_WR_ATOMIC_WRITE };
-	struct ibv_sge sge;
-	struct duo d;
 
-	/* No resources for what has an answer. */
-	for (size_t i = 0; i < 3; i++) {
-		duo_open(&d, IBV_QPT_RC, false);
-
-		struct ibv_qp_attr a = duo_attr(&d, A), b = duo_attr(&d, B);
-
-		b.max_dest_rd_atomic = 0;
-		duo_up(&d, A, &a, IBV_QPS_RTS);
-		duo_up(&d, B, &b, IBV_QPS_RTS);
-
-		struct ibv_send_wr wr = duo_wr(&d, 1, opcodes[i], &sge, 8);
-
-		request_case(&wr, &d);
-		duo_close(&d);
+	for (size_t i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
+		resources_case(opcodes[i], false);
+		resources_case(opcodes[i], true);
 	}
 	for (size_t i = 1; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
 		uneven_case(opcodes[i], false);

@@ -396,7 +396,7 @@ static bool send_one(struct generator *g, unsigned id, bool more)
 	}
 	if (peer < 0 || qp->type == IBV_QPT_XRC_RECV || (qp->sent >= qp->send_wr && g_chance(g, 950)))
 		return false;
-	if ((opcode == IBV_WR_RDMA_READ || is_atomic(opcode)) && qp->rd == 0 && g_chance(g, 900))
+	if ((opcode == IBV_WR_RDMA_READ || is_word(opcode)) && qp->rd == 0 && g_chance(g, 900))
 		return false;
 	if (qp->type == IBV_QPT_UD && g_kind(g, KIND_MCAST, 300))
 		group = 1 + g_pick(g, GROUPS);

@@ -95,6 +95,11 @@ static inline bool is_response(const struct m_wr *wr)
 {
 	return wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr);
 }
+/* A responder with `max_dest_rd_atomic` 0 has none, and a requester with `max_rd_atomic` 0 may not ask. */
+static inline bool takes_resources(const struct m_wr *wr)
+{
+	return is_response(wr) || wr->opcode == IBV_WR_ATOMIC_WRITE;
+}
 static inline bool is_local(const struct m_wr *wr)
 {
 	return wr->opcode == IBV_WR_LOCAL_INV || wr->opcode == IBV_WR_BIND_MW;

@@ -88,7 +88,7 @@ static bool local_checks(struct model *m, struct m_wr *wr, struct verdict *v)
 	const struct m_qp *qp = flow_qp(m, wr->flow);
 	unsigned access = wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr) ? IBV_ACCESS_LOCAL_WRITE : 0;
 
-	if (access && !wr->flow->rd && !check(v, NO, IBV_WC_LOC_QP_OP_ERR))
+	if (takes_resources(wr) && !wr->flow->rd && !check(v, NO, IBV_WC_LOC_QP_OP_ERR))
 		return false;
 	if (wr->inlined)
 		return true;
@@ -275,10 +275,15 @@ static bool place_is_even(const struct m_wr *wr, struct verdict *v)
 	return !is_word(wr) || wr->target < 0 || check(v, may_be(!(wr->target & 7), false), IBV_WC_REM_INV_REQ_ERR);
 }
 
+static bool has_resources(const struct m_wr *wr, struct verdict *v)
+{
+	return !takes_resources(wr) || check(v, may_be(wr->flow->dest_rd != 0, false), IBV_WC_REM_INV_REQ_ERR);
+}
+
 static bool write_checks(struct model *m, const struct m_wr *wr, struct verdict *v)
 {
-	return word_is_even(wr, v) && check(v, remote_allowed(m, wr, IBV_ACCESS_REMOTE_WRITE), IBV_WC_REM_ACCESS_ERR) &&
-	       place_is_even(wr, v);
+	return has_resources(wr, v) && word_is_even(wr, v) &&
+	       check(v, remote_allowed(m, wr, IBV_ACCESS_REMOTE_WRITE), IBV_WC_REM_ACCESS_ERR) && place_is_even(wr, v);
 }
 
 static bool message_checks(struct model *m, struct m_wr *wr, struct verdict *v)
@@ -306,9 +311,7 @@ static bool request_checks(struct model *m, struct m_wr *wr, struct verdict *v)
 	unsigned access = wr->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
 	enum tri allowed;
 
-	if (!check(v, may_be(wr->flow->dest_rd != 0, false), IBV_WC_REM_INV_REQ_ERR))
-		return false;
-	if (!word_is_even(wr, v))
+	if (!has_resources(wr, v) || !word_is_even(wr, v))
 		return false;
 	allowed = remote_allowed(m, wr, access);
 	return check(v, allowed, IBV_WC_REM_ACCESS_ERR) && place_is_even(wr, v);
