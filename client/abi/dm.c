@@ -213,11 +213,14 @@ static bool within(const struct soft_dm *dm, uint64_t offset, size_t length)
 	return offset <= dm->length && length <= dm->length - offset;
 }
 
+/* In the order and with the errors of mlx5: the manual page has neither. */
 static int copy_check(const struct soft_dm *dm, uint64_t offset, size_t length)
 {
 	if (!is_here(dm))
 		return -ABI_CHILD_ERRNO;
-	return offset % UNIT || length % UNIT || !within(dm, offset, length) ? -EINVAL : 0;
+	if (!within(dm, offset, length))
+		return -EFAULT;
+	return offset % UNIT || length % UNIT ? -EINVAL : 0;
 }
 
 static int to_dm(struct ibv_dm *d, uint64_t offset, const void *from, size_t length)

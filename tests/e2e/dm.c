@@ -62,11 +62,16 @@ static void copies_are_checked(void)
 		uint64_t offset;
 		size_t length;
 		int want;
-	} cases[] = { { 0, 100, 0 }, { 96, 4, 0 }, { 100, 0, 0 }, { 1, 4, EINVAL }, { 0, 3, EINVAL }, { 100, 4, EINVAL },
-		{ 0, 104, EINVAL }, { UINT64_MAX - 3, 4, EINVAL }, { 4, SIZE_MAX - 3, EINVAL } };
+	} cases[] = { { 0, 100, 0 }, { 96, 4, 0 }, { 100, 0, 0 }, { 4, 0, 0 },
+		/* not by fours, whichever of the two */
+		{ 1, 4, EINVAL }, { 2, 4, EINVAL }, { 0, 3, EINVAL }, { 0, 1, EINVAL }, { 96, 2, EINVAL }, { 3, 5, EINVAL },
+		{ 99, 0, EINVAL },
+		/* past the end, by fours or not */
+		{ 100, 4, EFAULT }, { 0, 104, EFAULT }, { 104, 0, EFAULT }, { 98, 4, EFAULT }, { 96, 5, EFAULT },
+		{ UINT64_MAX - 3, 4, EFAULT }, { 4, SIZE_MAX - 3, EFAULT } };
 	struct ibv_context *ctx = end_device();
 	struct ibv_dm *dm = alloc(ctx, 100);
-	uint8_t bytes[104] = { 0 }, back[104];
+	uint8_t bytes[104] = { 0 }, back[104], want[104] = { 0 };
 
 	NEED(ibv_memcpy_from_dm(back, dm, 0, 100) == 0 && memcmp(back, bytes, 100) == 0); /* zeros at first */
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -74,8 +79,18 @@ static void copies_are_checked(void)
 		NEED(ibv_memcpy_to_dm(dm, cases[i].offset, bytes, cases[i].length) == cases[i].want);
 		memset(back, 0, sizeof(back));
 		NEED(ibv_memcpy_from_dm(back, dm, cases[i].offset, cases[i].length) == cases[i].want);
+		/* What is refused copies nothing, either way. */
+		if (cases[i].want == 0)
+			memcpy(want + cases[i].offset, bytes, cases[i].length);
+		for (size_t k = cases[i].want ? 0 : cases[i].length; k < sizeof(back); k++)
+			NEED(back[k] == 0);
 		NEED(cases[i].want || memcmp(back, bytes, cases[i].length) == 0);
+		NEED(ibv_memcpy_from_dm(back, dm, 0, 100) == 0 && memcmp(back, want, 100) == 0);
 	}
+	/* The host's address may be any. */
+	memset(bytes, 77, sizeof(bytes));
+	NEED(ibv_memcpy_to_dm(dm, 4, bytes + 1, 96) == 0 && ibv_memcpy_from_dm(back + 3, dm, 4, 96) == 0);
+	NEED(memcmp(back + 3, bytes, 96) == 0);
 	NEED(ibv_free_dm(dm) == 0);
 	NEED(ibv_close_device(ctx) == 0);
 }

@@ -59,7 +59,7 @@ bool issue_dm_copy(struct model *m, const struct op *op)
 {
 	const struct m_dm *dm = &m->dms[op->id];
 	int64_t off = op->a[DMCOPY_OFF], len = op->a[DMCOPY_LEN];
-	bool good = off >= 0 && off % 4 == 0 && len % 4 == 0 && off + len <= (int64_t)dm->len;
+	int want = off < 0 || off + len > (int64_t)dm->len ? EFAULT : off % 4 || len % 4 ? EINVAL : 0;
 	struct fill fill;
 	struct cmd *cmd;
 
@@ -68,7 +68,7 @@ bool issue_dm_copy(struct model *m, const struct op *op)
 	cmd = issue_command(m, op, CMD_DM_COPY, dm->worker);
 	dm_fill(m, op, off, len, op->a[DMCOPY_SEED], cmd);
 	fill = cmd->fill;
-	if (issue_call(m, dm->worker, "ibv_memcpy_to_dm", good ? 0 : EINVAL, good ? 0 : EINVAL) == 0)
+	if (issue_call(m, dm->worker, "ibv_memcpy_to_dm", want, want) == 0)
 		fill_note(m, &fill, dm->worker, true, -1, NULL);
 	return true;
 }
