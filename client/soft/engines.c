@@ -44,13 +44,6 @@ bool engine_is_for(const struct swqe *w)
 	return w->length && (w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w));
 }
 
-static unsigned access_needed(const struct swqe *w)
-{
-	if (w->opcode == IBV_WR_RDMA_WRITE)
-		return IBV_ACCESS_REMOTE_WRITE;
-	return w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
-}
-
 /* The size of the next slice. The last one has the last eight bytes whole. */
 static uint32_t slice(const struct swqe *w, uint32_t *budget)
 {
@@ -68,11 +61,6 @@ static enum engine_result advance(struct soft_qp *qp, struct swqe *w, uint32_t n
 		return ENGINE_MORE;
 	qp_count(qp, VSD_COUNT_INITIATOR_RUN, 1);
 	return ENGINE_DONE;
-}
-
-static bool is_atomic(const struct swqe *w)
-{
-	return swqe_has_response(w) && w->opcode != IBV_WR_RDMA_READ;
 }
 
 /* --- in memory of this process's: direct, map -------------------------------------------------------------------------- */
@@ -143,7 +131,7 @@ static enum engine_result direct_in_peer(struct soft_qp *qp, struct soft_qp *pee
 
 	if (!w->length)
 		return advance(qp, w, 0);
-	if (mr_ref_in(qp_td(qp), w->rkey, peer->pd, peer, w->raddr + w->off, w->length - w->off, access_needed(w), true,
+	if (mr_ref_in(qp_td(qp), w->rkey, peer->pd, peer, w->raddr + w->off, w->length - w->off, swqe_access(w), true,
 		    &ref, &ptr) < 0)
 		return ENGINE_NO;
 	enum engine_result result = ENGINE_NO;
@@ -151,7 +139,7 @@ static enum engine_result direct_in_peer(struct soft_qp *qp, struct soft_qp *pee
 	/* What need not be there is its owner's to reach. */
 	if (ref.mr && (ref.mr->null || mr_is_paged(&ref)))
 		;
-	else if (is_atomic(w))
+	else if (swqe_is_atomic(w))
 		result = run_atomic(qp, w, ptr);
 	else
 		result = run_copy(qp, w, ptr, slice(w, budget));
@@ -197,7 +185,7 @@ static enum engine_result direct_run(struct soft_qp *qp, struct wire *wire, stru
 	if ((state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
 		    state == IBV_QPS_SQE) &&
 		atomic_load(&peer->priv->wire_id) == wire_id(wire) &&
-		(atomic_load(&peer->priv->access) & access_needed(w)))
+		(atomic_load(&peer->priv->access) & swqe_access(w)))
 		result = direct_in_peer(qp, peer, w, budget);
 	atomic_fetch_sub(&peer->priv->direct, 1);
 	peer_put(qp, peer);
@@ -231,12 +219,12 @@ static enum engine_result map_inside(struct soft_qp *qp, struct wire *wire, stru
 	void *ptr;
 
 	/* All that is left is checked with every slice: nothing of a message that does not fit is stored. */
-	if (mr_peer_check(wire->pair->page, w->rkey, at, left, access_needed(w), wire, &remote) < 0)
+	if (mr_peer_check(wire->pair->page, w->rkey, at, left, swqe_access(w), wire, &remote) < 0)
 		return ENGINE_NO;
 	*found = map_find(wire->pair, w->rkey, at, left, n, w->opcode != IBV_WR_RDMA_READ, &ptr);
 	if (*found != MAP_FOUND)
 		return *found == MAP_BAD ? ENGINE_NO : ENGINE_PASS;
-	return is_atomic(w) ? run_atomic(qp, w, ptr) : run_copy(qp, w, ptr, n);
+	return swqe_is_atomic(w) ? run_atomic(qp, w, ptr) : run_copy(qp, w, ptr, n);
 }
 
 static enum engine_result map_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
@@ -401,7 +389,7 @@ static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint
 
 	cma_begin(pair, w, &copy);
 	/* All that is left is checked with every slice: nothing of a message that does not fit is stored. */
-	err = mr_peer_check(pair->page, w->rkey, w->raddr + w->off, w->length - w->off, access_needed(w),
+	err = mr_peer_check(pair->page, w->rkey, w->raddr + w->off, w->length - w->off, swqe_access(w),
 		wire, &addr);
 	if (err < 0)
 		return err;
@@ -432,27 +420,41 @@ static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct 
 /* --- choice ------------------------------------------------------------------------------------------------------------ */
 
 /* In the order of preference. */
-static const struct {
+static const struct engine {
 	enum engine_mode mode;
+	enum engine_kind kind;
 	bool (*usable)(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w);
 	enum engine_result (*run)(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget);
 } engines[] = {
-	{ MODE_DIRECT, direct_usable, direct_run },
-	{ MODE_MAP, map_usable, map_run },
-	{ MODE_CMA, cma_usable, cma_run },
+	{ MODE_DIRECT, ENGINE_OTHER, direct_usable, direct_run },
+	{ MODE_MAP, ENGINE_MAP, map_usable, map_run },
+	{ MODE_CMA, ENGINE_CMA, cma_usable, cma_run },
 };
+#define ENGINES_END (engines + sizeof(engines) / sizeof(engines[0]))
 
-enum engine_kind engine_of(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+static bool mode_lets(enum engine_mode wanted)
 {
 	enum engine_mode mode = engine_mode();
 
-	if (mode == MODE_AUTO && direct_usable(qp, wire, w))
+	return mode == MODE_AUTO || mode == wanted;
+}
+
+/* The first one from @engine on that may run the WR; ENGINES_END: none. */
+static const struct engine *engine_from(const struct engine *engine, const struct soft_qp *qp, const struct wire *wire,
+	const struct swqe *w)
+{
+	while (engine != ENGINES_END && !(mode_lets(engine->mode) && engine->usable(qp, wire, w)))
+		engine++;
+	return engine;
+}
+
+enum engine_kind engine_of(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+{
+	const struct engine *engine = engine_from(engines, qp, wire, w);
+
+	if (engine == ENGINES_END || (engine->kind == ENGINE_MAP && !map_given(wire->pair, w->rkey)))
 		return ENGINE_OTHER;
-	if ((mode == MODE_AUTO || mode == MODE_MAP) && map_usable(qp, wire, w))
-		return map_given(wire->pair, w->rkey) ? ENGINE_MAP : ENGINE_OTHER;
-	if ((mode == MODE_AUTO || mode == MODE_CMA) && cma_usable(qp, wire, w))
-		return ENGINE_CMA;
-	return ENGINE_OTHER;
+	return engine->kind;
 }
 
 static bool map_ready(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
@@ -466,44 +468,38 @@ static bool map_ready(const struct soft_qp *qp, const struct wire *wire, const s
  */
 bool engine_awaits_turn(struct soft_qp *qp, struct wire *wire, const struct swqe *w)
 {
-	enum engine_mode mode = engine_mode();
-
-	if ((mode == MODE_AUTO || mode == MODE_MAP) && map_ready(qp, wire, w))
+	if (mode_lets(MODE_MAP) && map_ready(qp, wire, w))
 		return true;
 	if (qp->priv->req.acked)
 		return false;
-	return ((mode == MODE_AUTO || mode == MODE_DIRECT) && direct_usable(qp, wire, w)) ||
-	       ((mode == MODE_AUTO || mode == MODE_CMA) && cma_usable(qp, wire, w));
+	return (mode_lets(MODE_DIRECT) && direct_usable(qp, wire, w)) || (mode_lets(MODE_CMA) && cma_usable(qp, wire, w));
 }
 
 /* The first message tells the owner that the connection is established: it takes the lane. */
 static enum engine_result engine_first(struct soft_qp *qp, struct wire *wire, const struct swqe *w)
 {
-	enum engine_mode mode = engine_mode();
-
-	if ((mode == MODE_AUTO || mode == MODE_MAP) && map_usable(qp, wire, w) && !map_given(wire->pair, w->rkey))
+	if (mode_lets(MODE_MAP) && map_usable(qp, wire, w) && !map_given(wire->pair, w->rkey))
 		map_ask(wire->pair, w->rkey, wire->local_qpn);
 	return ENGINE_NO;
 }
 
 enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
 {
-	enum engine_mode mode = engine_mode();
+	const struct engine *engine = engines;
 
 	if (swqe_has_response(w) && !qp->attr.max_rd_atomic)
 		return ENGINE_NO;
 	if (!qp->priv->req.msn)
 		return engine_first(qp, wire, w);
-	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
-		if ((mode != MODE_AUTO && mode != engines[i].mode) || !engines[i].usable(qp, wire, w))
-			continue;
+	while ((engine = engine_from(engine, qp, wire, w)) != ENGINES_END) {
 		if (!*budget && w->length)
 			return ENGINE_MORE;
 
-		enum engine_result result = engines[i].run(qp, wire, w, budget);
+		enum engine_result result = engine->run(qp, wire, w, budget);
 
 		if (result != ENGINE_PASS)
 			return result;
+		engine++;
 	}
 	return ENGINE_NO;
 }

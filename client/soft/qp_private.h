@@ -254,6 +254,19 @@ static inline bool swqe_takes_resources(const struct swqe *w)
 	return swqe_has_response(w) || w->opcode == IBV_WR_ATOMIC_WRITE;
 }
 
+static inline bool swqe_is_atomic(const struct swqe *w)
+{
+	return swqe_has_response(w) && w->opcode != IBV_WR_RDMA_READ;
+}
+
+/* The right to the peer's memory that a WRITE, a READ or an atomic needs. */
+static inline unsigned swqe_access(const struct swqe *w)
+{
+	if (w->opcode == IBV_WR_RDMA_WRITE)
+		return IBV_ACCESS_REMOTE_WRITE;
+	return w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
+}
+
 /* --- turn.c ------------------------------------------------------------------------------------------------------- */
 /* Publishes what was done to the send side (sq lock) or to the receive side (rq lock), one notice each at most. */
 void qp_publish_sq(struct soft_qp *qp);

@@ -17,11 +17,6 @@ static bool is_inline(const struct swqe *w)
 	return w->flags & IBV_SEND_INLINE;
 }
 
-static bool is_atomic(const struct swqe *w)
-{
-	return w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static bool is_quick(const struct soft_qp *qp, const struct swqe *w)
 {
 	if (w->state != SWQE_QUEUED || w->lane_only || w->internal || !w->length || w->length > QUICK_BYTES)
@@ -52,13 +47,6 @@ static bool apply(const struct swqe *w, void *theirs, void *mine)
 	return true;
 }
 
-static unsigned access_needed(const struct swqe *w)
-{
-	if (w->opcode == IBV_WR_RDMA_WRITE)
-		return IBV_ACCESS_REMOTE_WRITE;
-	return w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
-}
-
 static bool is_viewed(const struct wire *wire, const struct swqe *w)
 {
 	return wire->view.entry && wire->view.key == w->rkey;
@@ -78,7 +66,7 @@ static enum engine_kind engine_for(const struct soft_qp *qp, const struct wire *
 /* Where the mapped bytes are; NULL: not for us. */
 static void *find(struct wire *wire, const struct swqe *w)
 {
-	unsigned access = access_needed(w);
+	unsigned access = swqe_access(w);
 	void *theirs = is_viewed(wire, w) ? map_again(wire, w->raddr, w->length, access) : NULL;
 	uint64_t remote;
 
@@ -111,7 +99,7 @@ static bool run_cma(struct wire *wire, const struct swqe *w, void *mine)
 {
 	uint64_t remote;
 
-	return mr_peer_check(wire->pair->page, w->rkey, w->raddr, w->length, access_needed(w), wire, &remote) == 0 &&
+	return mr_peer_check(wire->pair->page, w->rkey, w->raddr, w->length, swqe_access(w), wire, &remote) == 0 &&
 	       engine_cma(wire, w, mine, remote);
 }
 
@@ -131,7 +119,7 @@ static bool run(struct soft_qp *qp, struct wire *wire, const struct swqe *w, enu
 /* One like @first: the same engine, the same keys. */
 static bool is_alike(const struct soft_qp *qp, const struct swqe *first, const struct swqe *w)
 {
-	return is_quick(qp, w) && w->rkey == first->rkey && (w->opcode == first->opcode || !is_atomic(w)) &&
+	return is_quick(qp, w) && w->rkey == first->rkey && (w->opcode == first->opcode || !swqe_is_atomic(w)) &&
 	       (is_inline(w) || (!is_inline(first) && w->sge->lkey == first->sge->lkey));
 }
 
