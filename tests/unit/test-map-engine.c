@@ -4,7 +4,6 @@
  * address and the initiator at another, and a daemon that is the test.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -15,101 +14,29 @@
 #include "client/soft/map.h"
 #include "client/soft/region.h"
 #include "client/soft/rt_private.h"
-#include "tests/lib/harness.h"
-#include "tests/unit/fake_grants.h"
-#include "tests/unit/soft_loop.h"
+#include "tests/unit/soft_mapped.h"
 
-#define BASE   HARNESS_BASE
-#define SIZE   (4u << 20)
-#define NUMBER 5u
+#define SIZE (4u << 20)
 
-static struct loop loop;
-static struct fake_grants grants;
-static struct soft_cq *a_send, *b_recv, *other;
-static struct soft_qp *a, *b;
-static int file;
-static uint8_t *region; /* as its owner sees it */
-static struct soft_mr *mr, *local;
 static uint8_t memory[512u << 10];
-
-static void connect_two(void)
-{
-	struct loop_options options = LOOP_OPTIONS;
-
-	options.send_cq = a_send;
-	options.recv_cq = other;
-	a = loop_qp(&loop, &options);
-	options.send_cq = other;
-	options.recv_cq = b_recv;
-	b = loop_qp(&loop, &options);
-	loop_connect(&loop, a, b, 16, &options);
-	atomic_load(&a->wire)->pair->engines |= VSD__ENGINE_RIGHT__ENGINE_MAP;
-}
-
-static struct vsd_key *entry(void)
-{
-	return &rt_page()->keys[(mr->key >> 8) % VSD_PAGE_KEYS];
-}
 
 /* The entry of an MR that is on a region. */
 static void open_region(void)
 {
 	ck_assert_int_eq(mr_open(mr), 0);
-	entry()->region = NUMBER;
-}
-
-static void region_make(uint64_t length, unsigned access)
-{
-	region = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	ck_assert_ptr_ne(region, MAP_FAILED);
-	mr = loop_mr_iova(&loop, region, length, BASE, access);
-	entry()->region = NUMBER;
-}
-
-static void grant(uint64_t size, bool writable, int status)
-{
-	grants_set(&grants, &(struct fake_region){ mr->key, NUMBER, file, BASE, size, writable, status });
+	mapped_entry()->region = MAPPED_NUMBER;
 }
 
 static void setup(void)
 {
-	setenv("VERBSD_ENGINE", "map", 1);
-	loop_start(&loop);
-	grants_start(&grants, loop.events);
-	file = fake_region_file(SIZE);
-	a_send = loop_cq(&loop, 256);
-	b_recv = loop_cq(&loop, 256);
-	other = loop_cq(&loop, 256);
-	connect_two();
-	local = loop_mr(&loop, memory, sizeof(memory), LOOP_ACCESS);
-	region_make(SIZE, LOOP_ACCESS);
-	grant(SIZE, true, 0);
-}
-
-static void teardown(void)
-{
-	loop_qp_free(a);
-	loop_qp_free(b);
-	loop_mr_free(mr);
-	loop_mr_free(local);
-	loop_cq_free(a_send);
-	loop_cq_free(b_recv);
-	loop_cq_free(other);
-	grants_hold(&grants, false);
-	loop_stop(&loop);
-	grants_stop(&grants);
-	munmap(region, SIZE);
-	close(file);
-}
-
-static uint64_t runs(void)
-{
-	return rt_page()->counters[VSD_COUNT_INITIATOR_RUN];
+	mapped_start(SIZE, memory, sizeof(memory));
+	mapped_region(SIZE, LOOP_ACCESS);
+	mapped_grant(SIZE, true, 0);
 }
 
 static void post(enum ibv_wr_opcode opcode, uint64_t at, size_t from, uint32_t length)
 {
-	ck_assert_int_eq(loop_send(a, 1, opcode, local, memory + from, length, mr, (void *)(uintptr_t)(BASE + at)), 0);
+	ck_assert_int_eq(loop_send(a, 1, opcode, local, memory + from, length, mr, (void *)(uintptr_t)(MAPPED_BASE + at)), 0);
 }
 
 static void run(enum ibv_wr_opcode opcode, uint64_t at, size_t from, uint32_t length)
@@ -121,10 +48,10 @@ static void run(enum ibv_wr_opcode opcode, uint64_t at, size_t from, uint32_t le
 /* WRITEs of one byte until the engine runs one; how many took the lane. */
 static unsigned until_mapped(void)
 {
-	uint64_t before = runs();
+	uint64_t before = mapped_runs();
 	unsigned n = 0;
 
-	for (; runs() == before; n++)
+	for (; mapped_runs() == before; n++)
 		run(IBV_WR_RDMA_WRITE, SIZE - 1, 0, 1);
 	return n - 1;
 }
@@ -135,7 +62,7 @@ START_TEST(the_first_use_takes_the_lane)
 	memset(memory, 0x31, 64);
 	for (unsigned i = 0; i < 10; i++)
 		run(IBV_WR_RDMA_WRITE, 100, 0, 64);
-	ck_assert_uint_eq(runs(), 0);
+	ck_assert_uint_eq(mapped_runs(), 0);
 	ck_assert_mem_eq(region + 100, memory, 64);
 	grants_hold(&grants, false);
 	until_mapped();
@@ -148,7 +75,7 @@ START_TEST(write_read_and_atomics_are_run)
 	uint64_t before, value = 40;
 
 	until_mapped();
-	before = runs();
+	before = mapped_runs();
 	for (size_t i = 0; i < sizeof(memory) / 2; i++)
 		memory[i] = (uint8_t)(i * 7 + (i >> 9));
 	run(IBV_WR_RDMA_WRITE, 4093, 0, sizeof(memory) / 2);
@@ -161,7 +88,7 @@ START_TEST(write_read_and_atomics_are_run)
 	ck_assert_uint_eq(*(uint64_t *)(region + 512), 41);
 	run(IBV_WR_ATOMIC_CMP_AND_SWP, 512, 0, 8); /* compares with 1 */
 	ck_assert_uint_eq(*(uint64_t *)(region + 512), 41);
-	ck_assert_uint_eq(runs(), before + 4);
+	ck_assert_uint_eq(mapped_runs(), before + 4);
 }
 END_TEST
 
@@ -174,7 +101,7 @@ START_TEST(pieces_of_a_source_are_put_together)
 	size_t at = 0;
 
 	until_mapped();
-	before = runs();
+	before = mapped_runs();
 	for (size_t i = 0; i < 4096; i++)
 		memory[i] = (uint8_t)(i + 1);
 	for (unsigned i = 0; i < 4; i++) {
@@ -183,19 +110,19 @@ START_TEST(pieces_of_a_source_are_put_together)
 		sge[i] = (struct ibv_sge){ (uintptr_t)memory + at, length, local->key };
 		at += length;
 	}
-	wr.wr.rdma.remote_addr = BASE + 64;
+	wr.wr.rdma.remote_addr = MAPPED_BASE + 64;
 	wr.wr.rdma.rkey = mr->key;
 	ck_assert_int_eq(soft_post_send(&a->v.qp, &wr, &bad), 0);
 	loop_expect(a_send, 1, IBV_WC_SUCCESS);
 	ck_assert_mem_eq(region + 64, memory, at);
 	ck_assert_uint_eq(region[64 + at], 0);
-	ck_assert_uint_eq(runs(), before + 1);
+	ck_assert_uint_eq(mapped_runs(), before + 1);
 }
 END_TEST
 
 START_TEST(a_refusal_is_asked_for_once)
 {
-	grant(SIZE, true, EACCES);
+	mapped_grant(SIZE, true, EACCES);
 	memset(memory, 0x32, 64);
 	for (unsigned i = 0; i < 50; i++)
 		run(IBV_WR_RDMA_WRITE, i, 0, 64);
@@ -203,14 +130,14 @@ START_TEST(a_refusal_is_asked_for_once)
 	for (unsigned i = 0; i < 50; i++)
 		run(IBV_WR_RDMA_WRITE, i, 0, 64);
 	ck_assert_uint_eq(grants_asked(&grants), 1);
-	ck_assert_uint_eq(runs(), 0);
+	ck_assert_uint_eq(mapped_runs(), 0);
 	ck_assert_mem_eq(region + 49, memory, 64);
 }
 END_TEST
 
 START_TEST(what_the_page_does_not_call_a_region_is_not_asked_for)
 {
-	entry()->region = 0;
+	mapped_entry()->region = 0;
 	for (unsigned i = 0; i < 20; i++)
 		run(IBV_WR_RDMA_WRITE, i, 0, 64);
 	ck_assert_uint_eq(grants_asked(&grants), 0);
@@ -223,13 +150,13 @@ START_TEST(a_page_that_lies_gains_nothing)
 	struct soft_mr *plain = loop_mr(&loop, region, 4096, LOOP_ACCESS), *shared = mr;
 
 	mr = plain;
-	entry()->region = NUMBER;
+	mapped_entry()->region = MAPPED_NUMBER;
 	for (unsigned i = 0; i < 50; i++)
 		ck_assert_int_eq(loop_send(a, 1, IBV_WR_RDMA_WRITE, local, memory, 64, plain, region), 0);
 	for (unsigned i = 0; i < 50; i++)
 		loop_expect(a_send, 1, IBV_WC_SUCCESS);
 	grants_wait(&grants, 1);
-	ck_assert_uint_eq(runs(), 0);
+	ck_assert_uint_eq(mapped_runs(), 0);
 	mr = shared;
 	loop_mr_free(plain);
 }
@@ -239,14 +166,14 @@ START_TEST(the_owner_judges_what_is_out_of_the_grant)
 {
 	uint64_t before;
 
-	grant(SIZE / 2, true, 0); /* the daemon's word is less than the owner's */
-	for (uint64_t n = 0; runs() == n;)
+	mapped_grant(SIZE / 2, true, 0); /* the daemon's word is less than the owner's */
+	for (uint64_t n = 0; mapped_runs() == n;)
 		run(IBV_WR_RDMA_WRITE, 0, 0, 1);
-	before = runs();
+	before = mapped_runs();
 	memset(memory, 0x33, 64);
 	run(IBV_WR_RDMA_WRITE, SIZE / 2 - 32, 0, 64);
 	ck_assert_mem_eq(region + SIZE / 2 - 32, memory, 64);
-	ck_assert_uint_eq(runs(), before);
+	ck_assert_uint_eq(mapped_runs(), before);
 	post(IBV_WR_RDMA_WRITE, SIZE - 32, 0, 64);
 	loop_expect(a_send, 1, IBV_WC_REM_ACCESS_ERR);
 	ck_assert_uint_eq(region[SIZE - 32], 0);
@@ -257,15 +184,15 @@ START_TEST(a_read_only_grant_is_for_reads)
 {
 	uint64_t before;
 
-	grant(SIZE, false, 0);
-	for (uint64_t n = 0; runs() == n;)
+	mapped_grant(SIZE, false, 0);
+	for (uint64_t n = 0; mapped_runs() == n;)
 		run(IBV_WR_RDMA_READ, 0, 0, 1);
-	before = runs();
+	before = mapped_runs();
 	run(IBV_WR_RDMA_WRITE, 0, 0, 64);
 	run(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 0, 8);
-	ck_assert_uint_eq(runs(), before);
+	ck_assert_uint_eq(mapped_runs(), before);
 	run(IBV_WR_RDMA_READ, 0, 0, 64);
-	ck_assert_uint_eq(runs(), before + 1);
+	ck_assert_uint_eq(mapped_runs(), before + 1);
 }
 END_TEST
 
@@ -297,7 +224,7 @@ START_TEST(a_full_queue_goes_over_to_the_engine)
 	soft_unlock(&b->rq_lock);
 	for (unsigned i = 0; i < 8; i++)
 		loop_expect(a_send, 1, IBV_WC_SUCCESS);
-	ck_assert_uint_eq(runs(), 4);
+	ck_assert_uint_eq(mapped_runs(), 4);
 }
 END_TEST
 
@@ -307,7 +234,7 @@ START_TEST(a_write_behind_a_send_takes_the_lane)
 	uint64_t before;
 
 	until_mapped();
-	before = runs();
+	before = mapped_runs();
 	soft_lock(&b->rq_lock);
 	ck_assert_int_eq(loop_send(a, 7, IBV_WR_SEND, local, memory, 8, NULL, NULL), 0);
 	post(IBV_WR_RDMA_WRITE, 0, 0, 64);
@@ -315,7 +242,7 @@ START_TEST(a_write_behind_a_send_takes_the_lane)
 	ck_assert_int_eq(loop_recv(b, 9, local, memory + 4096, 8), 0);
 	loop_expect(a_send, 7, IBV_WC_SUCCESS);
 	loop_expect(a_send, 1, IBV_WC_SUCCESS);
-	ck_assert_uint_eq(runs(), before);
+	ck_assert_uint_eq(mapped_runs(), before);
 }
 END_TEST
 
@@ -325,14 +252,14 @@ START_TEST(a_write_waits_for_the_send_before_it)
 	uint64_t before;
 
 	until_mapped();
-	before = runs();
+	before = mapped_runs();
 	memset(memory, 0x34, 64);
 	ck_assert_int_eq(loop_send(a, 7, IBV_WR_SEND, local, memory, 8, NULL, NULL), 0);
 	post(IBV_WR_RDMA_WRITE, 0, 0, 64);
 	for (unsigned i = 0; i < 1000; i++)
 		rt_progress();
 	ck_assert_uint_eq(region[0], 0);
-	ck_assert_uint_eq(runs(), before);
+	ck_assert_uint_eq(mapped_runs(), before);
 	ck_assert_int_eq(loop_recv(b, 9, local, memory + 4096, 8), 0);
 	loop_expect(a_send, 7, IBV_WC_SUCCESS);
 	loop_expect(a_send, 1, IBV_WC_SUCCESS);
@@ -356,7 +283,7 @@ START_TEST(a_key_that_was_registered_again_is_asked_for_again)
 	until_mapped();
 	ck_assert_int_eq(mr_close(mr), 0);
 	/* Another region has the key now. */
-	grants_set(&grants, &(struct fake_region){ mr->key, NUMBER + 1, second, BASE, SIZE, true, 0 });
+	grants_set(&grants, &(struct fake_region){ mr->key, MAPPED_NUMBER + 1, second, MAPPED_BASE, SIZE, true, 0 });
 	memset(region, 0, SIZE);
 	open_region();
 	memory[0] = 0x77;
@@ -364,7 +291,7 @@ START_TEST(a_key_that_was_registered_again_is_asked_for_again)
 	ck_assert_uint_eq(grants_asked(&grants), 2);
 	ck_assert_int_eq(pread(second, &byte, 1, SIZE - 1), 1);
 	ck_assert_uint_eq(byte, 0x77);
-	while (is_mapped(NUMBER))
+	while (is_mapped(MAPPED_NUMBER))
 		sched_yield();
 	close(second);
 }
@@ -374,9 +301,9 @@ END_TEST
 START_TEST(a_closed_key_is_soon_unmapped)
 {
 	until_mapped();
-	ck_assert(is_mapped(NUMBER));
+	ck_assert(is_mapped(MAPPED_NUMBER));
 	ck_assert_int_eq(mr_close(mr), 0);
-	while (is_mapped(NUMBER))
+	while (is_mapped(MAPPED_NUMBER))
 		sched_yield();
 	open_region();
 }
@@ -417,7 +344,7 @@ START_TEST(closing_waits_for_the_copy)
 		ck_assert(memcmp(region, memory, sizeof(memory)) == 0);
 		loop_qp_free(a);
 		loop_qp_free(b);
-		connect_two();
+		mapped_connect();
 		open_region();
 	}
 }
@@ -429,7 +356,7 @@ int main(void)
 	TCase *t = harness_tcase(suite, "engine");
 
 	tcase_set_timeout(t, 30);
-	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_checked_fixture(t, setup, mapped_stop);
 	tcase_add_test(t, the_first_use_takes_the_lane);
 	tcase_add_test(t, write_read_and_atomics_are_run);
 	tcase_add_test(t, pieces_of_a_source_are_put_together);

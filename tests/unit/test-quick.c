@@ -5,100 +5,43 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "client/soft/lane.h"
 #include "client/soft/map.h"
 #include "client/soft/mr_private.h"
 #include "client/soft/post.h"
 #include "client/soft/quick.h"
-#include "tests/lib/harness.h"
-#include "tests/unit/fake_grants.h"
-#include "tests/unit/soft_loop.h"
+#include "tests/unit/soft_mapped.h"
 
-#define BASE  HARNESS_BASE
-#define SIZE  (1u << 20)
-#define SLOTS 16u
-#define LONG  4096u /* what the engines' part takes at most */
-#define TWO   (LANE_RW_BASE + LANE_MORE)
+#define SIZE (1u << 20)
+#define LONG 4096u /* what the engines' part takes at most */
+#define TWO  (LANE_RW_BASE + LANE_MORE)
 
-static struct loop loop;
-static struct fake_grants grants;
-static struct soft_cq *a_send, *b_recv, *other;
-static struct soft_qp *a, *b;
-static int file;
-static uint8_t *region;
-static struct soft_mr *mr, *local, *read_only;
+static struct soft_mr *read_only;
 static uint8_t memory[64u << 10];
-
-static void connect_two(void)
-{
-	struct loop_options options = LOOP_OPTIONS;
-
-	options.send_cq = a_send;
-	options.recv_cq = other;
-	a = loop_qp(&loop, &options);
-	options.send_cq = other;
-	options.recv_cq = b_recv;
-	b = loop_qp(&loop, &options);
-	loop_connect(&loop, a, b, SLOTS, &options);
-	atomic_load(&a->wire)->pair->engines |= VSD__ENGINE_RIGHT__ENGINE_MAP;
-}
-
-static struct vsd_key *entry(void)
-{
-	return &rt_page()->keys[(mr->key >> 8) % VSD_PAGE_KEYS];
-}
-
-static uint64_t runs(void)
-{
-	return loop_counter(VSD_COUNT_INITIATOR_RUN);
-}
 
 /* The first use of a key takes the lane, and so does the first message of all. */
 static void until_mapped(void)
 {
-	for (uint64_t before = runs(); runs() == before;) {
-		ck_assert_int_eq(loop_send(a, 1, IBV_WR_RDMA_READ, local, memory, 1, mr, (void *)(uintptr_t)BASE), 0);
+	for (uint64_t before = mapped_runs(); mapped_runs() == before;) {
+		ck_assert_int_eq(loop_send(a, 1, IBV_WR_RDMA_READ, local, memory, 1, mr, (void *)(uintptr_t)MAPPED_BASE), 0);
 		loop_expect(a_send, 1, IBV_WC_SUCCESS);
 	}
 }
 
 static void setup(void)
 {
-	setenv("VERBSD_ENGINE", "map", 1);
-	loop_start(&loop);
-	grants_start(&grants, loop.events);
-	file = fake_region_file(SIZE);
-	a_send = loop_cq(&loop, 256);
-	b_recv = loop_cq(&loop, 256);
-	other = loop_cq(&loop, 256);
-	connect_two();
-	local = loop_mr(&loop, memory, sizeof(memory), LOOP_ACCESS);
+	mapped_start(SIZE, memory, sizeof(memory));
 	read_only = loop_mr(&loop, memory, sizeof(memory), 0);
-	region = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	ck_assert_ptr_ne(region, MAP_FAILED);
-	mr = loop_mr_iova(&loop, region, SIZE, BASE, LOOP_ACCESS);
-	entry()->region = 5;
-	grants_set(&grants, &(struct fake_region){ mr->key, 5, file, BASE, SIZE, true, 0 });
+	mapped_region(SIZE, LOOP_ACCESS);
+	mapped_grant(SIZE, true, 0);
 	until_mapped();
 }
 
 static void teardown(void)
 {
-	loop_qp_free(a);
-	loop_qp_free(b);
-	loop_mr_free(mr);
-	loop_mr_free(local);
 	loop_mr_free(read_only);
-	loop_cq_free(a_send);
-	loop_cq_free(b_recv);
-	loop_cq_free(other);
-	loop_stop(&loop);
-	grants_stop(&grants);
-	munmap(region, SIZE);
-	close(file);
+	mapped_stop();
 }
 
 /* --- a WR in the queue that nobody has looked at; all locks held ---------------------------------------------------------- */
@@ -137,7 +80,7 @@ static struct swqe *queued(enum ibv_wr_opcode opcode, uint32_t length)
 	ck_assert_int_eq(post_slot(a, req->head, opcode, &w), 0);
 	ck_assert_int_eq(post_sges(a, w, &sge, 1), 0);
 	w->wr_id = 3;
-	w->raddr = BASE + 64;
+	w->raddr = MAPPED_BASE + 64;
 	w->rkey = mr->key;
 	w->compare_add = 5;
 	w->swap = 6;
@@ -211,14 +154,14 @@ SPOIL(paged_here, local->access |= IBV_ACCESS_ON_DEMAND)
 SPOIL(null_here, local->null = true)
 SPOIL(gone_here, ck_assert_int_eq(mr_close(local), 0))
 SPOIL(old_key_there, w->rkey ^= 1)
-SPOIL(behind_its_end_there, w->raddr = BASE + SIZE - 4)
-SPOIL(before_it_there, w->raddr = BASE - 1)
-SPOIL(no_region_there, wire->view.entry = 0; entry()->region = 0)
-SPOIL(closed_there, atomic_store(&entry()->gen, 0))
+SPOIL(behind_its_end_there, w->raddr = MAPPED_BASE + SIZE - 4)
+SPOIL(before_it_there, w->raddr = MAPPED_BASE - 1)
+SPOIL(no_region_there, wire->view.entry = 0; mapped_entry()->region = 0)
+SPOIL(closed_there, atomic_store(&mapped_entry()->gen, 0))
 SPOIL(closed_and_forgotten, closed_there(w); wire->view.entry = 0)
-SPOIL(another_right, wire->view.access &= ~(unsigned)IBV_ACCESS_REMOTE_READ; entry()->access = IBV_ACCESS_REMOTE_WRITE)
-SPOIL(opened_anew, atomic_fetch_add(&entry()->gen, 1000))
-SPOIL(no_right_there, wire->view.entry = 0; entry()->access = 0)
+SPOIL(another_right, wire->view.access &= ~(unsigned)IBV_ACCESS_REMOTE_READ; mapped_entry()->access = IBV_ACCESS_REMOTE_WRITE)
+SPOIL(opened_anew, atomic_fetch_add(&mapped_entry()->gen, 1000))
+SPOIL(no_right_there, wire->view.entry = 0; mapped_entry()->access = 0)
 SPOIL(gate_closed, atomic_store(&gate()->gen, 0))
 SPOIL(gate_of_another, wire->view.entry = 0; gate()->peer_qpn ^= 1)
 SPOIL(no_right_in_the_gate, wire->view.entry = 0; gate()->access = 0)
@@ -315,7 +258,7 @@ static void keep(void)
 	}
 	kept_mr = *local;
 	kept_gate = *gate();
-	kept_entry = *entry();
+	kept_entry = *mapped_entry();
 }
 
 static void put_right(void)
@@ -336,7 +279,7 @@ static void put_right(void)
 	if (!key_is_used(local->key))
 		ck_assert_int_eq(mr_open(local), 0);
 	*gate() = kept_gate;
-	*entry() = kept_entry;
+	*mapped_entry() = kept_entry;
 	atomic_store(&rt_progress_self, progress_self);
 }
 
@@ -372,7 +315,7 @@ END_TEST
 /* Completions are in the order of the WRs, and what the next part takes is left to it. */
 START_TEST(a_list_is_run_up_to_what_is_not_common)
 {
-	uint64_t before = runs();
+	uint64_t before = mapped_runs();
 
 	hold();
 	for (unsigned i = 0; i < 5; i++)
@@ -388,9 +331,9 @@ START_TEST(a_list_is_run_up_to_what_is_not_common)
 	let_go();
 	for (unsigned i = 0; i < 5; i++)
 		loop_expect(a_send, 10 + i, IBV_WC_SUCCESS);
-	ck_assert_uint_eq(runs(), before + 5);
+	ck_assert_uint_eq(mapped_runs(), before + 5);
 	ck_assert_int_eq(loop_recv(b, 1, local, memory + 4096, 8), 0);
-	ck_assert_int_eq(loop_send(a, 17, IBV_WR_RDMA_READ, local, memory, 8, mr, (void *)(uintptr_t)BASE), 0);
+	ck_assert_int_eq(loop_send(a, 17, IBV_WR_RDMA_READ, local, memory, 8, mr, (void *)(uintptr_t)MAPPED_BASE), 0);
 	for (unsigned i = 15; i < 18; i++)
 		loop_expect(a_send, i, IBV_WC_SUCCESS);
 }
@@ -403,7 +346,7 @@ SPOIL(long_send, w->length = w->sge->length = TWO + 1)
 SPOIL(send_with_invalidate, w->opcode = IBV_WR_SEND_WITH_INV)
 SPOIL(starts_again, req->restart = true)
 SPOIL(waits_for_space, atomic_store(&wire->want, 1))
-SPOIL(full, wire->req_out.pos = atomic_load(&wire->theirs->req_taken) + SLOTS - 1)
+SPOIL(full, wire->req_out.pos = atomic_load(&wire->theirs->req_taken) + MAPPED_SLOTS - 1)
 
 static const struct spoil push_spoils[] = {
 	{ "not plain", IBV_WR_SEND, not_plain },
@@ -628,7 +571,7 @@ static void run_one(unsigned *seed, unsigned i)
 	size_t here = (size_t)rand_r(seed) % (sizeof(memory) - length);
 	size_t there = (size_t)rand_r(seed) % (sizeof(outcome->there) - length) & ~(word ? (size_t)7 : 0);
 
-	ck_assert_int_eq(loop_send(a, i, opcode, local, memory + here, length, mr, (void *)(uintptr_t)(BASE + there)), 0);
+	ck_assert_int_eq(loop_send(a, i, opcode, local, memory + here, length, mr, (void *)(uintptr_t)(MAPPED_BASE + there)), 0);
 	loop_expect(a_send, i, IBV_WC_SUCCESS);
 }
 
