@@ -170,8 +170,12 @@ static void it_is_imported_here(void)
 	/* Let go while a region is on it; and then freed by the other. */
 	ibv_unimport_dm(same);
 	NEED(ibv_dereg_mr(mr) == 0);
+	memset(back, 0, sizeof(back));
+	NEED(ibv_memcpy_from_dm(back, dm, 16, 8) == 0 && memcmp(back, "eight by", 8) == 0);
 	same = ibv_import_dm(imported, dm->handle);
-	NEED(same && ibv_free_dm(same) == 0);
+	memset(back, 0, sizeof(back));
+	NEED(same && ibv_memcpy_from_dm(back, same, 16, 8) == 0 && memcmp(back, "eight by", 8) == 0);
+	NEED(ibv_free_dm(same) == 0);
 	NEED(ibv_free_dm(dm) == EINVAL);
 	ibv_unimport_dm(dm);
 	NEED(ibv_dealloc_pd(pd) == 0);

@@ -197,6 +197,65 @@ static void a_pd_here(void)
 	free(second);
 }
 
+/* "All verbs that get a protection domain": each keeps it busy, and what belongs together works together. */
+static void all_that_a_pd_is_for(void)
+{
+	struct ibv_context *ctx = end_device(), *imported = import(ctx);
+	struct ibv_pd *pd = ibv_alloc_pd(ctx), *same = ibv_import_pd(imported, pd->handle);
+	struct end a = { .ctx = imported, .pd = same };
+	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_alloc_dm_attr dm_init = { .length = 64 };
+	struct ibv_port_attr port;
+	uint8_t *memory = memory_new();
+
+	NEED(same && ibv_query_port(imported, 1, &port) == 0);
+
+	struct ibv_ah_attr ah_init = { .dlid = port.lid, .port_num = 1 };
+	struct ibv_mr *mr = reg(pd, memory), *null = ibv_alloc_null_mr(same);
+	struct ibv_mw *mw = ibv_alloc_mw(same, IBV_MW_TYPE_2);
+	struct ibv_ah *ah = ibv_create_ah(same, &ah_init);
+	struct ibv_srq *srq = ibv_create_srq(same, &srq_init);
+	struct ibv_dm *dm = ibv_alloc_dm(imported, &dm_init);
+
+	NEED(null && mw && ah && srq && dm && ah->pd == same && srq->pd == same && mw->pd == same);
+
+	struct ibv_mr *on_dm = ibv_reg_dm_mr(same, dm, 0, 64, ALL_ACCESS | IBV_ACCESS_ZERO_BASED);
+	struct ibv_cq *cq = ibv_create_cq(imported, 4, NULL, NULL, 0);
+	struct ibv_qp_init_attr qp_init = { .send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = IBV_QPT_UD,
+		.cap = { .max_send_wr = 1, .max_send_sge = 1 } };
+	struct ibv_qp *qp = cq ? ibv_create_qp(same, &qp_init) : NULL;
+
+	NEED(on_dm && qp && qp->pd == same && on_dm->pd == same);
+
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 5 };
+	struct ibv_sge to = { (uintptr_t)memory + 64, 48, mr->lkey }, from = { (uintptr_t)memory, 8, mr->lkey };
+	struct ibv_recv_wr recv = { .wr_id = 1, .sg_list = &to, .num_sge = 1 }, *bad_recv;
+	struct ibv_send_wr send = { .sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
+		.wr.ud = { ah, qp->qp_num, 5 } }, *bad_send;
+
+	NEED(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_QKEY) == 0);
+	attr.qp_state = IBV_QPS_RTR;
+	NEED(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0);
+	attr.qp_state = IBV_QPS_RTS;
+	NEED(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN) == 0);
+	/* A datagram to itself: QP, SRQ and AH of the import, memory of the original. */
+	memset(memory, 9, 8);
+	NEED(ibv_post_srq_recv(srq, &recv, &bad_recv) == 0 && ibv_post_send(qp, &send, &bad_send) == 0);
+	a.cq = cq;
+	NEED(end_wait(&a) == IBV_WC_SUCCESS && end_wait(&a) == IBV_WC_SUCCESS && memory[64 + 40] == 9);
+	NEED(ibv_destroy_qp(qp) == 0 && ibv_dealloc_pd(pd) == EBUSY);
+	NEED(ibv_destroy_srq(srq) == 0 && ibv_dealloc_pd(pd) == EBUSY);
+	NEED(ibv_destroy_ah(ah) == 0 && ibv_dealloc_pd(pd) == EBUSY);
+	NEED(ibv_dealloc_mw(mw) == 0 && ibv_dealloc_pd(pd) == EBUSY);
+	NEED(ibv_dereg_mr(on_dm) == 0 && ibv_dealloc_pd(pd) == EBUSY);
+	NEED(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == EBUSY);
+	NEED(ibv_dereg_mr(null) == 0 && ibv_dealloc_pd(pd) == 0);
+	ibv_unimport_pd(same);
+	NEED(ibv_free_dm(dm) == 0 && ibv_destroy_cq(cq) == 0);
+	NEED(ibv_close_device(ctx) == 0 && ibv_close_device(imported) == 0);
+	free(memory);
+}
+
 /* As rdma-core's own test does it: the pointer goes before what stands on it. */
 static void a_pd_is_let_go_while_in_use(void)
 {
@@ -312,8 +371,12 @@ static void an_mr_here(void)
 	memset(memory, 5, SIZE);
 	NEED(write_from(&b, again, memory, region->addr, shared->rkey) == IBV_WC_SUCCESS);
 	NEED(((uint8_t *)region->addr)[SIZE - 1] == 5);
+	/* To let go of a pointer is nothing to the MR: whoever has another uses it on, and so does who has its keys alone. */
 	ibv_unimport_mr(third);
 	ibv_unimport_mr(shared);
+	memset(memory, 6, SIZE);
+	NEED(write_from(&b, again, memory, region->addr, region->rkey) == IBV_WC_SUCCESS);
+	NEED(((uint8_t *)region->addr)[0] == 6 && ((uint8_t *)region->addr)[SIZE - 1] == 6);
 	/* Destroyed through one pointer it is gone for all: those are good for unimporting alone. */
 	NEED(ibv_dereg_mr(again) == 0);
 	NEED(ibv_dereg_mr(mr) == EINVAL);
@@ -565,6 +628,7 @@ static const struct end_case cases[] = {
 	{ "a-context-here", a_context_here },
 	{ "what-is-no-context", what_is_no_context },
 	{ "a-pd-here", a_pd_here },
+	{ "all-that-a-pd-is-for", all_that_a_pd_is_for },
 	{ "a-pd-is-let-go-while-in-use", a_pd_is_let_go_while_in_use },
 	{ "a-parent-domain-on-it", a_parent_domain_on_it },
 	{ "the-original-is-closed", the_original_is_closed },

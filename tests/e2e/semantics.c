@@ -259,13 +259,13 @@ static void receives_overrun_their_queue(int argc, char **argv)
 
 /* --- events ------------------------------------------------------------------------------------------------------------------------ */
 
-/* The first message reaches a QP that is not told yet that the connection stands. */
-static void communication_established(int argc, char **argv)
+/* The first message, whatever it is, reaches a QP that is not told yet that the connection stands. */
+static void established_by(enum ibv_qp_type type, enum ibv_wr_opcode opcode)
 {
 	struct duo d;
 	struct ibv_sge sge;
 
-	duo_open(&d, IBV_QPT_RC, false);
+	duo_open(&d, type, false);
 
 	struct ibv_qp_attr a = duo_attr(&d, A), b = duo_attr(&d, B);
 
@@ -273,16 +273,77 @@ static void communication_established(int argc, char **argv)
 	duo_recv(&d, 9, 64, d.mr->lkey);
 	duo_recv(&d, 10, 64, d.mr->lkey);
 	duo_up(&d, A, &a, IBV_QPS_RTS);
+	NEED(duo_no_event(&d));
 	for (uint64_t i = 1; i <= 2; i++) {
-		struct ibv_send_wr wr = duo_wr(&d, i, IBV_WR_SEND, &sge, 8);
+		struct ibv_send_wr wr = duo_wr(&d, i, opcode, &sge, 8);
 
 		RETURNS(duo_post(&d, &wr), 0);
 		duo_expect(&d, A, i, IBV_WC_SUCCESS);
-		duo_expect(&d, B, 8 + i, IBV_WC_SUCCESS);
+		if (opcode == IBV_WR_SEND)
+			duo_expect(&d, B, 8 + i, IBV_WC_SUCCESS);
+		if (i == 1)
+			duo_event(&d, IBV_EVENT_COMM_EST, d.qp[B]);
 	}
-	duo_event(&d, IBV_EVENT_COMM_EST, d.qp[B]);
 	NEED(duo_no_event(&d) && duo_state(&d, B) == IBV_QPS_RTR);
 	duo_close(&d);
+}
+
+static void communication_established(int argc, char **argv)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD };
+
+	for (size_t i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++)
+		established_by(IBV_QPT_RC, opcodes[i]);
+	for (size_t i = 0; i < 2; i++)
+		established_by(IBV_QPT_UC, opcodes[i]);
+}
+
+#define READERS 4u
+
+static void *event_read(void *arg)
+{
+	static struct ibv_async_event events[READERS];
+	static _Atomic unsigned n;
+	struct ibv_async_event *event = &events[n++];
+
+	NEED(ibv_get_async_event(arg, event) == 0);
+	return event;
+}
+
+/* Each event wakes one of those who wait for any. */
+static void several_wait_for_events(int argc, char **argv)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq_attr attr = { .srq_limit = 1 };
+	struct ibv_context *ctx = kit_open();
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_srq *srqs[READERS];
+	pthread_t threads[READERS];
+	unsigned seen[READERS] = { 0 };
+
+	NEED(pd);
+	for (unsigned i = 0; i < READERS; i++) {
+		NEED(pthread_create(&threads[i], NULL, event_read, ctx) == 0);
+		srqs[i] = ibv_create_srq(pd, &init);
+		NEED(srqs[i]);
+	}
+	for (unsigned i = 0; i < READERS; i++)
+		RETURNS(ibv_modify_srq(srqs[i], &attr, IBV_SRQ_LIMIT), 0); /* there are fewer already */
+	for (unsigned i = 0; i < READERS; i++) {
+		void *event;
+
+		NEED(pthread_join(threads[i], &event) == 0);
+
+		struct ibv_async_event *got = event;
+
+		NEED(got->event_type == IBV_EVENT_SRQ_LIMIT_REACHED);
+		for (unsigned k = 0; k < READERS; k++)
+			seen[k] += got->element.srq == srqs[k];
+		ibv_ack_async_event(got);
+	}
+	for (unsigned i = 0; i < READERS; i++)
+		NEED(seen[i] == 1 && ibv_destroy_srq(srqs[i]) == 0);
+	NEED(ibv_dealloc_pd(pd) == 0 && ibv_close_device(ctx) == 0);
 }
 
 /* Once for each time that it was armed, when fewer are left than the limit. */
@@ -495,6 +556,7 @@ int main(int argc, char **argv)
 		{ "completion-queue-overrun", completion_queue_overrun },
 		{ "receives-overrun-their-queue", receives_overrun_their_queue },
 		{ "communication-established", communication_established },
+		{ "several-wait-for-events", several_wait_for_events },
 		{ "shared-receive-queue-limit", shared_receive_queue_limit },
 		{ "last-of-a-shared-receive-queue", last_of_a_shared_receive_queue },
 		{ "destroy-waits-for-acknowledgements", destroy_waits_for_acknowledgements },
