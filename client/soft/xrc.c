@@ -77,7 +77,16 @@ void xrc_srq_insert(struct soft_srq *srq)
 	rt_leave(entered);
 }
 
-/* Both locks. What it was in the middle of cannot be ended. */
+/* The event is that of adapters, which have it for a wrong number and a wrong XRCD alike: drivers of qedr and hns. */
+static void leg_refuse(struct soft_qp *leg)
+{
+	responder_nak(leg, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR);
+}
+
+/*
+ * Both locks. What it is in the middle of ends as what begins then: on the wire of InfiniBand each packet of a message says
+ * for which SRQ it is, and the next one would find none.
+ */
 static void leg_lose_srq(struct soft_qp *leg)
 {
 	struct responder *resp = &leg->priv->resp;
@@ -87,7 +96,7 @@ static void leg_lose_srq(struct soft_qp *leg)
 	resp->has_recv = false;
 	resp->aimed = 0;
 	if (busy && wire && !wire->broken) {
-		responder_nak(leg, IBV_WC_REM_OP_ERR, IBV_EVENT_QP_REQ_ERR);
+		leg_refuse(leg);
 		if (responder_resume(leg, wire) < 0)
 			resp->nak_owed = false;
 		qp_publish_rq(leg);
@@ -389,9 +398,8 @@ bool xrc_find_srq(struct soft_qp *leg)
 	if (resp->aim && resp->aim == resp->aimed)
 		return true;
 	srq = srq_find(resp->aim);
-	/* The event is that of adapters, which have it for a wrong number and a wrong XRCD alike: drivers of qedr and hns. */
 	if (!resp->aim || !srq || srq->xrcd != leg_of(leg)->xrcd || srq->max_sge > LEG_SGE_MAX) {
-		responder_nak(leg, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR);
+		leg_refuse(leg);
 		return false;
 	}
 	if (leg->srq)

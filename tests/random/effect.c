@@ -59,6 +59,8 @@ static enum effect failed_effect(struct model *m, struct m_wr *wr)
 	}
 	case IBV_WC_REM_OP_ERR:
 		return EFFECT_MAYBE;
+	case IBV_WC_REM_INV_REQ_ERR: /* of an SRQ that went in the middle of it */
+		return wr_srq_went(m, wr) ? EFFECT_MAYBE : EFFECT_NONE;
 	default:
 		return EFFECT_NONE;
 	}

@@ -59,9 +59,6 @@ static void wr_events(struct model *m, struct m_wr *wr)
 		else
 			may_come(peer, event);
 	}
-	/* An SRQ that went while it was in the middle of something. */
-	if (m->qps[flow->qp].xrc && wr->status == IBV_WC_REM_OP_ERR)
-		may_come(peer, IBV_EVENT_QP_REQ_ERR);
 	if (peer->was_rtr && flow->back->established != YES)
 		may_come(peer, IBV_EVENT_COMM_EST);
 	if (peer->was_rtr && flow->back->established == NO && !flow->back->closed && flow->type == IBV_QPT_RC &&
