@@ -227,6 +227,7 @@ static void all_fail(struct side *s, uint8_t *at, struct ibv_mr *mr, bool readab
 	}
 	remote_fails(s, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, at, mr);
 	remote_fails(s, IBV_WR_ATOMIC_CMP_AND_SWP, 8, at, mr);
+	remote_fails(s, IBV_WR_ATOMIC_WRITE, 8, at, mr);
 }
 
 /* Nothing there, something that may not be touched or only read, the last page missing, the end of the world. */

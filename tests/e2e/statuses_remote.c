@@ -68,7 +68,7 @@ static void access_case(enum ibv_wr_opcode opcode, enum access_kind kind)
 static void remote_access(int argc, char **argv)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ,
-		IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP };
+		IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_WRITE };
 
 	for (size_t i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++)
 		for (int kind = NO_KEY; kind < ACCESS_KINDS; kind++)
