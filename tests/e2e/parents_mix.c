@@ -42,9 +42,10 @@ static void side_make(struct side *side)
 		memset(side->memory[i], (int)i + 1, SIZE);
 		NEED(side->mr[i] = ibv_reg_mr(side->pd[i], side->memory[i], SIZE, KIT_ACCESS));
 		NEED(side->srq[i] = ibv_create_srq(side->pd[i], &srq));
-		/* The SRQ is the next one's of the family. */
-		side->qp[i] = kit_qp(side->pd[i], side->cq, i ? NULL : side->srq[SECOND]);
 	}
+	/* The first one's SRQ is another's of the family. */
+	for (unsigned i = 0; i < N; i++)
+		side->qp[i] = kit_qp(side->pd[i], side->cq, i == BASE ? side->srq[SECOND] : NULL);
 }
 
 static void side_end(struct side *side)

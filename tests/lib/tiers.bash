@@ -4,9 +4,12 @@
 # The tiers of ./check: each builds what it needs, runs its tests and files their results. A tier whose build fails has
 # failed, and the next one runs all the same.
 
-# tier_args NAME: sets `args`, with which build/NAME is configured.
+# tier_args NAME: sets `args`, with which build/NAME is configured, and `test_cflags`, with which its tests are compiled: a
+# variable that a test has not set must not be zero by chance.
 tier_args()
 {
+	test_cflags='-g -O2 -ftrivial-auto-var-init=pattern'
+	case $1 in asan | fuzz | tsan) test_cflags=${test_cflags/-O2/-O1} ;; esac
 	case $1 in
 	# Everything that is not a sanitizer's: lint, unit, e2e, vm and valgrind.
 	gcc) args=("${build_root_args[@]}" --enable-werror CC=gcc) ;;
@@ -22,7 +25,7 @@ tier_args()
 # uses but one. What fails here is tried again, and told, by the tier that wants it.
 tier_configure()
 {
-	local tier name args
+	local tier name args test_cflags
 	declare -A wanted=()
 	for tier; do
 		case $tier in
@@ -43,10 +46,11 @@ tier_configure()
 # tier_build TIER NAME: build/NAME with its test programs; the compiler's output only if it fails.
 tier_build()
 {
-	local tier=$1 name=$2 log=$top/build/$2.log args
+	local tier=$1 name=$2 log=$top/build/$2.log args test_cflags
 	tier_args "$name"
 	mkdir -p "$top/build"
-	if build_configure "$name" "${args[@]}" >"$log" 2>&1 && build_make "$name" check-programs >>"$log" 2>&1; then
+	if build_configure "$name" "${args[@]}" >"$log" 2>&1 && build_make "$name" all >>"$log" 2>&1 &&
+		build_make "$name" check-programs CFLAGS="$test_cflags" >>"$log" 2>&1; then
 		result PASS "$tier" "build $name"
 	else
 		grep -E 'error|warning|undefined' "$log" | head -n 40 || true
@@ -165,7 +169,7 @@ tier_asan()
 # libFuzzer on each target, new inputs into the build tree; as many at a time as there are processors.
 tier_fuzz()
 {
-	local target name log targets args
+	local target name log targets args test_cflags
 	tier_args fuzz
 	build_configure fuzz "${args[@]}" >"$top/build/fuzz.log" 2>&1
 	mapfile -t targets < <(tier_list fuzz FUZZ_TARGETS)
