@@ -2,15 +2,16 @@
 /*
  * Why: no method of the daemon takes an fd, since the sender chooses what closing it does. Where there is no way around
  * one, it comes through here. Guarantees: the daemon gets only files that it made the node of itself; it waits for
- * nobody; a process that hangs is left to itself, and there are few of those.
+ * nobody, not even until a process has begun, which a thread does; a process that hangs is left to itself, and there are few
+ * of those; each that was begun is waited for, whoever has gone meanwhile.
  */
 #include "daemon/gate.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@
 
 #include "daemon/cleanup.h"
 #include "daemon/fd.h"
+#include "daemon/job.h"
 #include "daemon/refuse.h"
 #include "proto/fdlist.h"
 #include "proto/sock.h"
@@ -38,24 +40,50 @@
 #define GATE_DAEMON 4
 
 const char *gate_program = "/proc/self/exe";
+gate_spawn_fn *gate_spawn = posix_spawn;
 
-/* Those that were told to end. */
-static struct {
-	pid_t pid;
+/* A gate's; it outlives that when it hangs. */
+struct gate_process {
+	struct job job; /* begins it */
+	struct list link; /* in ending, once it was told to */
+	struct gate *gate; /* NULL: it was told to end */
 	uid_t uid;
-	uint64_t since;
-} *hung;
-static unsigned n_hung, running, room;
+	uint64_t since; /* when it was told */
+	bool begun;	/* the job is over */
+	struct gate_want want;
+	int client, daemon; /* its two sockets, until it has begun */
+	pid_t pid;	    /* a thread's until then, as is */
+	int error;	    /* 0: there is a process */
+};
+
+static struct list ending = { &ending, &ending };
+
+static struct gate_process *process_free(struct gate_process *process)
+{
+	list_remove(&process->link);
+	free(process);
+	return NULL;
+}
+
+/* It is no more, or never was. */
+static bool is_gone(const struct gate_process *process)
+{
+	return process->begun && (process->error || waitpid(process->pid, NULL, WNOHANG) != 0);
+}
 
 unsigned gate_hung(void)
 {
-	for (unsigned i = 0; i < n_hung;) {
-		if (waitpid(hung[i].pid, NULL, WNOHANG) != 0)
-			hung[i] = hung[--n_hung];
+	unsigned n = 0;
+
+	list_for_each_safe (pos, &ending) {
+		struct gate_process *process = container_of(pos, struct gate_process, link);
+
+		if (is_gone(process))
+			process_free(process);
 		else
-			i++;
+			n++;
 	}
-	return n_hung;
+	return n;
 }
 
 /* Those that were told to end so long ago. */
@@ -64,8 +92,11 @@ static unsigned hung_of(uid_t uid, uint64_t ms)
 	uint64_t now = loop_now();
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < n_hung; i++)
-		n += hung[i].uid == uid && now - hung[i].since >= ms;
+	list_for_each (pos, &ending) {
+		const struct gate_process *process = container_of(pos, struct gate_process, link);
+
+		n += process->uid == uid && now - process->since >= ms;
+	}
 	return n;
 }
 
@@ -111,8 +142,9 @@ static int take_turn(uid_t uid)
 	return 0;
 }
 
-/* --- in the daemon --------------------------------------------------------------------------------------------------- */
+/* --- in a thread ----------------------------------------------------------------------------------------------------- */
 
+/* The process gets these two sockets and no other fd of ours: all are close-on-exec, however many there are by then. */
 static int spawn(const struct gate_want *want, int client, int daemon, pid_t *pid)
 {
 	char dev[24], ino[24], rdev[24];
@@ -134,27 +166,71 @@ static int spawn(const struct gate_want *want, int client, int daemon, pid_t *pi
 	if (r == 0)
 		r = posix_spawn_file_actions_adddup2(&actions, daemon, GATE_DAEMON);
 	if (r == 0)
-		r = posix_spawn(pid, gate_program, &actions, &attr, argv, environ);
+		r = gate_spawn(pid, gate_program, &actions, &attr, argv, environ);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&actions);
 	return -r;
 }
 
+static void begin(struct job *job)
+{
+	struct gate_process *process = container_of(job, struct gate_process, job);
+
+	process->error = spawn(&process->want, process->client, process->daemon, &process->pid);
+}
+
+/* --- in the daemon --------------------------------------------------------------------------------------------------- */
+
+/* One that a thread is still at is ended when that is over. */
+static void process_end(struct gate_process *process)
+{
+	if (!process->begun)
+		return;
+	if (process->error == 0)
+		kill(process->pid, SIGKILL);
+	/* What dies at once is gone at the next look. */
+	if (is_gone(process))
+		process_free(process);
+}
+
 void gate_end(struct gate *gate)
 {
-	if (gate->fd < 0)
+	struct gate_process *process = gate->process;
+
+	if (!process)
 		return;
 	watch_deinit(&gate->watch);
 	close(gate->fd);
 	gate->fd = -1;
-	kill(gate->pid, SIGKILL);
-	/* There is room: gate_start() has made it. What dies at once is gone at the next look. */
-	if (waitpid(gate->pid, NULL, WNOHANG) == 0) {
-		hung[n_hung].pid = gate->pid;
-		hung[n_hung].since = loop_now();
-		hung[n_hung++].uid = gate->uid;
+	gate->process = NULL;
+	gate->starting = false;
+	process->gate = NULL;
+	process->since = loop_now();
+	list_append(&ending, &process->link);
+	process_end(process);
+}
+
+static void begun(struct job *job)
+{
+	struct gate_process *process = container_of(job, struct gate_process, job);
+	struct gate *gate = process->gate;
+	int r = job->skipped ? -ECANCELED : process->error;
+
+	/* Not before: that they are closed is not to be seen before the reason is known. */
+	close(process->client);
+	close(process->daemon);
+	process->error = r;
+	process->begun = true;
+	if (!gate) {
+		process_end(process);
+		return;
 	}
-	running--;
+	gate->starting = false;
+	gate->error = r;
+	if (r < 0)
+		gate_end(gate);
+	if (gate->returned)
+		gate->owner.started(gate->owner.data, r);
 }
 
 static void answered(void *data, unsigned ready)
@@ -178,7 +254,7 @@ static void answered(void *data, unsigned ready)
 		r = fd_admit(fdlist_steal(&fds, 0));
 	fdlist_deinit(&fds);
 	gate_end(gate);
-	gate->done(gate->data, r);
+	gate->owner.done(gate->owner.data, r);
 }
 
 /* Two pairs of sockets, above the numbers that the gate has them under. */
@@ -201,68 +277,84 @@ static int sockets_make(int pairs[2][2])
 	return 0;
 }
 
-/* Each that runs may hang later. */
-static int make_room(void)
+static int may_start(uid_t uid)
 {
-	unsigned more = room ? room * 2 : 64;
-	void *more_hung;
-
-	if (running + n_hung < room)
-		return 0;
-	more_hung = reallocarray(hung, more, sizeof(*hung));
-	if (!more_hung)
-		return -ENOMEM;
-	hung = more_hung;
-	room = more;
-	return 0;
-}
-
-int gate_start(struct gate *gate, struct loop *loop, uid_t uid, const struct gate_want *want,
-	void (*done)(void *data, int fd), void *data, int *client)
-{
-	int pairs[2][2] = { { -1, -1 }, { -1, -1 } };
-	int r;
-
-	*gate = (struct gate)GATE_NULL;
 	if (gate_hung() >= HUNG_MAX || hung_of(uid, HANGS_MS) >= GATE_HUNG_USER)
-		return refuse(-EBUSY, "%u processes that take fds hang, %u of them this user's", n_hung, hung_of(uid, HANGS_MS));
+		return refuse(-EBUSY, "%u processes that take fds hang, %u of them this user's", gate_hung(), hung_of(uid, HANGS_MS));
 	if (hung_of(uid, 0) >= GATE_ENDING)
 		return refuse_quota(-EAGAIN, "processes that take fds and are not gone yet");
-	r = take_turn(uid);
-	if (r == 0)
-		r = make_room();
-	if (r == 0)
-		r = sockets_make(pairs);
-	if (r == 0)
-		r = spawn(want, pairs[0][1], pairs[1][1], &gate->pid);
-	cleanup_close(&pairs[0][1]);
-	cleanup_close(&pairs[1][1]);
-	if (r < 0)
-		goto err_close;
-	running++;
-	*gate = (struct gate){ .loop = loop,
-		.watch = WATCH_NULL,
-		.fd = pairs[1][0],
-		.pid = gate->pid,
-		.uid = uid,
-		.want = *want,
-		.done = done,
-		.data = data };
-	r = watch_init(&gate->watch, loop, gate->fd, answered, gate);
+	return take_turn(uid);
+}
+
+/* In a queue of its own: it waits for nothing else that this client wants. */
+static int submit(struct jobs *jobs, struct gate_process *process)
+{
+	struct job_queue *queue = job_queue_new(process->uid);
+	int r = queue ? job_submit(jobs, queue, &process->job) : -ENOMEM;
+
+	job_queue_end(jobs, queue, false);
+	return r == -EAGAIN ? refuse_quota(r, "requests that take long") : r;
+}
+
+/* Takes over the gate's two sockets. */
+static int begin_later(struct gate *gate, int client, int daemon)
+{
+	struct gate_process *process = calloc(1, sizeof(*process));
+	int r = process ? watch_init(&gate->watch, gate->owner.loop, gate->fd, answered, gate) : -ENOMEM;
+
 	if (r == 0)
 		r = watch_set(&gate->watch, LOOP_READ);
+	if (r < 0)
+		goto err_close;
+	*process = (struct gate_process){
+		.job = { .run = begin, .done = begun },
+		.gate = gate,
+		.uid = gate->owner.uid,
+		.want = gate->want,
+		.client = client,
+		.daemon = daemon,
+	};
+	list_init(&process->link);
+	gate->process = process;
+	gate->starting = true;
+	r = submit(gate->owner.jobs, process);
+	if (r == 0)
+		return gate->error;
+	gate->process = NULL;
+err_close:
+	watch_deinit(&gate->watch);
+	free(process);
+	close(client);
+	close(daemon);
+	close(gate->fd);
+	*gate = (struct gate)GATE_NULL;
+	return r;
+}
+
+int gate_start(struct gate *gate, const struct gate_owner *owner, const struct gate_want *want, int *client)
+{
+	int pairs[2][2] = { { -1, -1 }, { -1, -1 } };
+	int r = may_start(owner->uid);
+
+	*gate = (struct gate)GATE_NULL;
+	if (r == 0)
+		r = sockets_make(pairs);
 	if (r < 0) {
-		gate_end(gate);
-		cleanup_close(&pairs[0][0]);
+		for (unsigned i = 0; i < 2; i++) {
+			cleanup_close(&pairs[i][0]);
+			cleanup_close(&pairs[i][1]);
+		}
 		return r;
 	}
+	*gate = (struct gate){ .owner = *owner, .want = *want, .watch = WATCH_NULL, .fd = pairs[1][0] };
+	r = begin_later(gate, pairs[0][1], pairs[1][1]);
+	if (r < 0) {
+		close(pairs[0][0]);
+		return r;
+	}
+	gate->returned = true;
 	*client = pairs[0][0];
 	return 0;
-
-err_close:
-	cleanup_close(&pairs[0][0]);
-	cleanup_close(&pairs[1][0]);
-	return r;
 }
 
 /* --- in the gate ----------------------------------------------------------------------------------------------------- */
@@ -316,6 +408,20 @@ static int drop_rights(void)
 	return 0;
 }
 
+/*
+ * The daemon's end of its socket closes when the daemon is done with it, or dies: that ends this process, even one that hangs.
+ * A signal for its parent's death would come for that of the thread which has begun it.
+ */
+static int end_with(int daemon)
+{
+	struct pollfd gone = { .fd = daemon };
+
+	signal(SIGIO, SIG_DFL);
+	if (fcntl(daemon, F_SETOWN, getpid()) < 0 || fcntl(daemon, F_SETFL, O_ASYNC) < 0)
+		return -errno;
+	return poll(&gone, 1, 0) == 0 ? 0 : -EPIPE;
+}
+
 int gate_main(int argc, char **argv)
 {
 	struct gate_want want;
@@ -323,8 +429,7 @@ int gate_main(int argc, char **argv)
 	if (argc != 3)
 		return 2;
 	prctl(PR_SET_NAME, "verbsd-gate", 0, 0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	if (drop_rights() < 0)
+	if (end_with(GATE_DAEMON) < 0 || drop_rights() < 0)
 		return 1;
 	want = (struct gate_want){
 		.dev = (dev_t)strtoull(argv[0], NULL, 10),

@@ -6,12 +6,13 @@
 #ifndef DAEMON_GATE_H
 #define DAEMON_GATE_H
 
+#include <spawn.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
 #include "daemon/loop.h"
 
-struct worker;
+struct jobs;
 
 /* The file that the fd must be of. */
 struct gate_want {
@@ -19,19 +20,35 @@ struct gate_want {
 	ino_t ino;
 };
 
-struct gate {
+struct gate_process;
+
+/* Whose a gate is. */
+struct gate_owner {
 	struct loop *loop;
-	struct watch watch;
-	int fd; /* our end; -1: it has answered, or was ended */
-	pid_t pid;
-	uid_t uid; /* the client's */
-	struct gate_want want;
+	struct jobs *jobs; /* whose threads begin it; NULL (tests): it is begun at once */
+	uid_t uid;	   /* the client's */
+	/* The process is there (0); or there is none, and the gate is over. Not called when gate_start() itself has begun it. */
+	void (*started)(void *data, int r);
 	/* @fd is the client's file, checked, and the callee's; or a negative errno. The gate is over then. */
 	void (*done)(void *data, int fd);
 	void *data;
 };
 
-/* A user's: so many may hang; so many may be on their way out; so many may be started at once, and then a second. */
+struct gate {
+	struct gate_owner owner;
+	struct gate_want want;
+	struct watch watch;
+	int fd; /* our end */
+	struct gate_process *process; /* NULL: it has answered, or was ended */
+	bool starting; /* there is no process yet */
+	bool returned; /* gate_start() has */
+	int error;
+};
+
+/*
+ * A user's: so many may hang; so many may be on their way out, with those that have not begun yet; so many may be started at
+ * once, and then a second.
+ */
 #define GATE_HUNG_USER 8
 #define GATE_ENDING    64
 #define GATE_BURST     64
@@ -39,18 +56,20 @@ struct gate {
 
 #define GATE_NULL { .fd = -1, .watch = WATCH_NULL }
 
-/* The program that has gate_main(); by default this one. */
+typedef int gate_spawn_fn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *actions,
+	const posix_spawnattr_t *restrict attr, char *const argv[restrict], char *const envp[restrict]);
+/* The program that has gate_main(), by default this one; and what begins it, by default posix_spawn(). For tests. */
 extern const char *gate_program;
+extern gate_spawn_fn *gate_spawn;
 
 /*
- * Starts one for a client of @uid's; *@client is its socket. 0 or a negative errno: -EAGAIN, that user has had many in a short
- * time; -EBUSY, many of his hang.
+ * Starts one; *@client is the client's socket, not to be handed out while it is starting. 0 or a negative errno: -EAGAIN, that
+ * user has had many in a short time; -EBUSY, many of his hang.
  */
-int gate_start(struct gate *gate, struct loop *loop, uid_t uid, const struct gate_want *want,
-	void (*done)(void *data, int fd), void *data, int *client);
+int gate_start(struct gate *gate, const struct gate_owner *owner, const struct gate_want *want, int *client);
 /* Ends it, whatever it is at. */
 void gate_end(struct gate *gate);
-/* Gates that were told to end and have not: they hang. */
+/* Gates that were told to end and have not: they hang, or are still being started. */
 unsigned gate_hung(void);
 
 /* 0 when @fd is a file open for reading and writing of what @want says; looks only, and does not wait. */

@@ -149,6 +149,15 @@ static void wait_drop(struct later *later)
 	free(container_of(later, struct waiting, later));
 }
 
+int native_await(struct call *call, struct native *native, struct later *later)
+{
+	later->session = call->session;
+	later->header = *call->header;
+	later->method = call->method;
+	call->session->later = native->waiter = later;
+	return CALL_LATER;
+}
+
 int native_wait(struct call *call, struct native *native)
 {
 	struct waiting *waiting;
@@ -159,13 +168,9 @@ int native_wait(struct call *call, struct native *native)
 	if (!waiting)
 		return -ENOMEM;
 	waiting->native = native->id;
-	waiting->later.session = call->session;
-	waiting->later.header = *call->header;
-	waiting->later.method = call->method;
 	waiting->later.finish = wait_finish;
 	waiting->later.drop = wait_drop;
-	call->session->later = native->waiter = &waiting->later;
-	return CALL_LATER;
+	return native_await(call, native, &waiting->later);
 }
 
 static void wait_end(struct native *native)
@@ -180,6 +185,27 @@ static void wait_end(struct native *native)
 		dispatch_later(later->session, later, false);
 	}
 	later->drop(later);
+}
+
+/* Whoever waits for it is told why. */
+static void fail(struct native *native, int r)
+{
+	native->failed = r;
+	wait_end(native);
+	native_close(native);
+}
+
+static void started(void *data, int r)
+{
+	struct native *native = data;
+
+	if (r < 0) {
+		fail(native, r);
+		return;
+	}
+	/* From here on it is the client who takes his time. */
+	timer_set(&native->late, REPORT_MS);
+	wait_end(native);
 }
 
 static void reported(void *data, int fd)
@@ -205,9 +231,10 @@ static void late(void *data)
 {
 	struct native *native = data;
 
-	session_log(native->session, LOG_LEVEL_WARNING, NULL, "%s: it did not open its node in %d s", native->device,
-		REPORT_MS / 1000);
-	native_close(native);
+	session_log(native->session, LOG_LEVEL_WARNING, NULL,
+		native->gate.starting ? "%s: no process came to its gate in %d s" : "%s: it did not open its node in %d s",
+		native->device, REPORT_MS / 1000);
+	fail(native, -ETIMEDOUT);
 }
 
 static int offer_rdwr(struct native *native, const struct native_want *want, struct fdlist *fds)
@@ -224,6 +251,12 @@ static int offer_rdwr(struct native *native, const struct native_want *want, str
 static int offer_path(struct native *native, const struct native_want *want, struct fdlist *fds)
 {
 	struct server *server = native->session->server;
+	const struct gate_owner owner = { .loop = server->loop,
+		.jobs = server->jobs,
+		.uid = native->uid,
+		.started = started,
+		.done = reported,
+		.data = native };
 	struct gate_want file;
 	int client, r;
 
@@ -231,7 +264,7 @@ static int offer_path(struct native *native, const struct native_want *want, str
 	if (r < 0)
 		return refuse(r, "no node can be made in %s", server->nodes);
 	file = (struct gate_want){ .dev = native->node.dev, .ino = native->node.ino, .rdev = want->rdev };
-	r = gate_start(&native->gate, server->loop, native->uid, &file, reported, native, &client);
+	r = gate_start(&native->gate, &owner, &file, &client);
 	if (r < 0)
 		return r;
 	r = fdlist_dup(fds, native->node.path);

@@ -43,6 +43,7 @@ struct native {
 	bool reported;	  /* the client has opened its node */
 	struct node node; /* until then */
 	struct gate gate;
+	int failed; /* why there is no process at its gate */
 	struct timer late;
 	int fd; /* our dup; -1: none */
 	struct later *waiter; /* a request that is answered when we have it, or never will */
@@ -69,7 +70,12 @@ int native_open_file(const char *nodes, const char *path, dev_t rdev);
 /* Opens for @session; @fds gets what the client needs. 0 or a negative errno. */
 int native_open(struct session *session, const struct native_want *want, struct fdlist *fds, struct native **native);
 struct native *native_get(const struct session *session, uint32_t id);
-/* A handler's end: the answer comes when the client's file has come, or will not come any more. */
+/*
+ * A handler's end: the answer is what @later's finish() makes of it (its drop() frees it) when something becomes of @native: the
+ * process at its gate is there, its file has come, or it is gone. What the handler returns.
+ */
+int native_await(struct call *call, struct native *native, struct later *later);
+/* The same: the answer comes when the client's file has come, or will not come any more. */
 int native_wait(struct call *call, struct native *native);
 /* The client closed it, or is gone. */
 void native_close(struct native *native);

@@ -44,14 +44,10 @@ static int resolve(const struct call *call, const char *node, struct native_want
 	return 0;
 }
 
-static int give(struct call *call, const struct native_want *want)
+static int say(struct call *call, const struct native *native)
 {
-	struct native *native;
 	Vsd__NativeReply *reply;
-	int r = native_open(call->session, want, &call->fds, &native);
 
-	if (r < 0)
-		return r;
 	/* Nothing is wrong with it, so it does not count among the lines about its domain. */
 	log_debug("client %llu (pid %d, uid %u): opens %s (%s, by grant %s)", (unsigned long long)call->session->id,
 		(int)call->session->pid, call->session->uid, native->device,
@@ -63,6 +59,61 @@ static int give(struct call *call, const struct native_want *want)
 	reply->driver = native->driver;
 	call->reply = &reply->base;
 	return 0;
+}
+
+/* A node whose gate is being started. */
+struct offering {
+	struct later later;
+	uint32_t native;
+	struct fdlist fds; /* for the client */
+};
+
+static int offer_finish(struct later *later, struct call *call)
+{
+	struct offering *offering = container_of(later, struct offering, later);
+	const struct native *native = native_get(call->session, offering->native);
+
+	if (!native)
+		return refuse(-EACCES, "its node was taken back");
+	if (native->failed)
+		return refuse(native->failed, "no process for its gate");
+	call->fds = offering->fds;
+	offering->fds = (struct fdlist)FDLIST_NULL;
+	return say(call, native);
+}
+
+static void offer_drop(struct later *later)
+{
+	struct offering *offering = container_of(later, struct offering, later);
+
+	fdlist_deinit(&offering->fds);
+	free(offering);
+}
+
+static int offer_later(struct call *call, struct native *native)
+{
+	struct offering *offering = calloc(1, sizeof(*offering));
+
+	if (!offering) {
+		native_close(native);
+		return -ENOMEM;
+	}
+	offering->later.finish = offer_finish;
+	offering->later.drop = offer_drop;
+	offering->native = native->id;
+	offering->fds = call->fds;
+	call->fds = (struct fdlist)FDLIST_NULL;
+	return native_await(call, native, &offering->later);
+}
+
+static int give(struct call *call, const struct native_want *want)
+{
+	struct native *native;
+	int r = native_open(call->session, want, &call->fds, &native);
+
+	if (r < 0)
+		return r;
+	return native->gate.starting ? offer_later(call, native) : say(call, native);
 }
 
 /* A device that is opened in a thread. */
