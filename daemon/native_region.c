@@ -132,6 +132,7 @@ struct doing {
 	struct uverbs_mr mr;
 	struct window *window;
 	bool kept; /* whoever asked for it has it */
+	bool own;  /* of the daemon's own user, who could write what the daemon may */
 	int r;
 };
 
@@ -265,6 +266,7 @@ static struct doing *doing_new(const struct native_region *region, bool memory, 
 	}
 	doing->jobs = server->jobs;
 	doing->uid = region->session->uid;
+	doing->own = region_is_of_own_user(region->region);
 	doing->id = region->id;
 	doing->r = -ECANCELED;
 	doing->mr = (struct uverbs_mr){ .fd = dup_of(region->native->fd),
@@ -291,9 +293,11 @@ static struct doing *doing_new(const struct native_region *region, bool memory, 
 
 static int register_failed(const struct doing *doing)
 {
-	if (doing->r == -EFAULT)
-		return refuse(-EFAULT, doing->mr.missing ? "not all of its pages are there"
-							 : "this kernel pins nothing that cannot be written");
+	if (doing->r == -EFAULT && doing->mr.missing)
+		return refuse(-EFAULT, "not all of its pages are there");
+	if (doing->r == -EFAULT && doing->mr.sealed)
+		return refuse(-EFAULT, "it is sealed, this kernel pins nothing that cannot be written (Linux 6.2 does), and %s",
+			doing->own ? "its clients are of the daemon's own user" : "it is not mapped from before");
 	if (doing->r == -EINVAL)
 		return refuse(-EINVAL, "pd %u is none of that device's", doing->mr.pd);
 	if (doing->r == -ENOMEM)

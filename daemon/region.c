@@ -403,15 +403,17 @@ static int export_check(
 	return 0;
 }
 
-/*
- * For real devices on older kernels. Not where clients are of our own user and could get at our memory: there the seal is all that
- * holds.
- */
-static struct window *look_through(const struct region *region)
+bool region_is_of_own_user(const struct region *region)
 {
 	uid_t own = geteuid();
 
-	return own == 0 || own != region->domain->key.uid ? window_new(region->memfd, region->size) : NULL;
+	return own != 0 && own == region->domain->key.uid;
+}
+
+/* For real devices on older kernels. */
+static struct window *look_through(const struct region *region)
+{
+	return region_is_of_own_user(region) ? NULL : window_new(region->memfd, region->size);
 }
 
 static int seal(struct region *region)

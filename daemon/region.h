@@ -123,6 +123,11 @@ int region_persist(struct region *region, const struct session *session, bool pe
 void region_release(struct region *region);
 /* The same, but it stays for now: follow with region_check(). */
 void region_unname(struct region *region);
+/*
+ * Its clients are of the daemon's own user, and that is not root's: they could get at what the daemon has mapped, so a seal is all
+ * that holds, and nothing of it stays mapped for writing (see window.h).
+ */
+bool region_is_of_own_user(const struct region *region);
 /* PERSIST and SEAL of @flags. -EBUSY for SEAL: another process may write it already. */
 int region_keep(struct region *region, const struct session *session, uint32_t flags);
 

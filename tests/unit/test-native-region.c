@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/server.h"
+#include "daemon/session.h"
 #include "tests/lib/harness.h"
 #include "tests/unit/native_calls.h"
 
@@ -264,9 +265,9 @@ START_TEST(who_may_read_registers_no_writing)
 }
 END_TEST
 
-START_TEST(what_is_sealed_is_registered_as_well)
+/* A sealed region of @a's in @b's hands. */
+static struct native_got sealed(uint32_t native, uint32_t other)
 {
-	uint32_t native = native_give(&a, RDMA_DRIVER_RXE), other = native_give(&b, RDMA_DRIVER_RXE);
 	struct native_got got = native_make(&a, native, "pool", LOCAL_WRITE, 1), same;
 	Vsd__RegionExportRequest request = VSD__REGION_EXPORT_REQUEST__INIT;
 
@@ -276,15 +277,56 @@ START_TEST(what_is_sealed_is_registered_as_well)
 	ck_assert_int_eq(client_call(&a, VSD__OP__OP_REGION_EXPORT, &request.base, NULL, NULL), 0);
 	same = native_import(&b, other, "pool", REMOTE_READ);
 	ck_assert_int_eq(same.status, 0);
-	/* Where clients and daemon are of one ordinary user there is no way around the seal. */
-	kernel.old = true;
-	ck_assert_int_eq(native_reg(&b, same.handle, KERNEL_PD, NULL), geteuid() == 0 ? 0 : EFAULT);
-	kernel.old = false;
-	if (geteuid() == 0)
-		ck_assert_int_eq(native_release(&b, same.handle), 0);
+	return same;
+}
+
+static bool is_own_user(void)
+{
+	return geteuid() != 0 && client_session(&a)->uid == geteuid();
+}
+
+static void be_user(uid_t uid)
+{
+	ck_assert_int_eq(seteuid(uid), 0);
+	client_close(&a);
+	client_close(&b);
+	client_join(&a);
+	client_join(&b);
+}
+
+START_TEST(what_is_sealed_is_registered_as_well)
+{
+	uint32_t native = native_give(&a, RDMA_DRIVER_RXE), other = native_give(&b, RDMA_DRIVER_RXE);
+	struct native_got same = sealed(native, other);
+
+	ck_assert_int_eq(native_reg(&b, same.handle, KERNEL_PD, NULL), 0);
+	ck_assert_int_eq(native_release(&b, same.handle), 0);
 	same = native_import(&b, other, "pool", REMOTE_READ);
+	kernel.old = !is_own_user();
 	ck_assert_int_eq(native_reg(&b, same.handle, KERNEL_PD, NULL), 0);
 	ck_assert_uint_eq(kernel.access, REMOTE_READ);
+}
+END_TEST
+
+/* Where clients and daemon are of one ordinary user there is no way around the seal, not even for a device that only reads. */
+START_TEST(what_is_sealed_of_our_own_user_is_refused_by_old_kernels)
+{
+	uint32_t native, other;
+	struct native_got same;
+
+	if (geteuid() == 0)
+		be_user(65534);
+	native = native_give(&a, RDMA_DRIVER_RXE);
+	other = native_give(&b, RDMA_DRIVER_RXE);
+	same = sealed(native, other);
+	ck_assert(is_own_user());
+	kernel.old = true;
+	ck_assert_int_eq(native_reg(&b, same.handle, KERNEL_PD, NULL), EFAULT);
+	ck_assert_ptr_nonnull(strstr(native_logged, "its clients are of the daemon's own user"));
+	ck_assert_uint_eq(kernel_registered(), 0);
+	kernel.old = false;
+	ck_assert_int_eq(native_reg(&b, same.handle, KERNEL_PD, NULL), 0);
+	ck_assert_int_eq(native_release(&b, same.handle), 0);
 }
 END_TEST
 
@@ -408,6 +450,7 @@ int main(void)
 	tcase_add_loop_test(t, few_rights_are_known, 0, sizeof(accesses) / sizeof(accesses[0]));
 	tcase_add_test(t, who_may_read_registers_no_writing);
 	tcase_add_test(t, what_is_sealed_is_registered_as_well);
+	tcase_add_test(t, what_is_sealed_of_our_own_user_is_refused_by_old_kernels);
 	tcase_add_test(t, pages_that_are_not_there_are_not_ours_to_bring);
 	tcase_add_loop_test(t, sizes_and_flags_are_checked, 0, sizeof(sizes) / sizeof(sizes[0]));
 	tcase_add_loop_test(t, quotas_hold, 0, sizeof(quotas) / sizeof(quotas[0]));
