@@ -138,6 +138,40 @@ START_TEST(there_is_an_end_to_devices)
 }
 END_TEST
 
+static void count(void *data)
+{
+	(*(unsigned *)data)++;
+}
+
+/* Devices that come and go are looked for when the kernel says so, and at no other time. */
+START_TEST(nothing_is_looked_at_before_the_kernel_speaks)
+{
+	static const char other[] = "add@/devices/x\0SUBSYSTEM=net\0", ours[] = "add@/devices/x\0SUBSYSTEM=infiniband_verbs\0";
+	struct loop *loop;
+	unsigned changes = 0;
+	int pair[2];
+
+	ck_assert_int_eq(loop_new(&loop), 0);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	devices.uevents = pair[0];
+	ck_assert_int_eq(real_devices_follow(&devices, loop, count, &changes), 0);
+	ck_assert(!timer_pending(&devices.settle));
+	put_device("uverbs0", "rxe0", "231:192\n", 1);
+	ck_assert_int_eq(send(pair[1], other, sizeof(other), 0), sizeof(other));
+	ck_assert_int_eq(loop_turn(loop, true), 0);
+	ck_assert(!timer_pending(&devices.settle));
+	ck_assert_uint_eq(devices.n, 0);
+	ck_assert_int_eq(send(pair[1], ours, sizeof(ours), 0), sizeof(ours));
+	while (changes == 0)
+		ck_assert_int_eq(loop_turn(loop, true), 0);
+	ck_assert_uint_eq(devices.n, 1);
+	ck_assert(!timer_pending(&devices.settle));
+	real_devices_deinit(&devices);
+	close(pair[1]);
+	loop_free(loop);
+}
+END_TEST
+
 START_TEST(a_port_is_read_as_it_is)
 {
 	static const uint8_t v4[] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0x63, 0, 1 };
@@ -588,6 +622,7 @@ int main(void)
 	tcase_add_test(t, a_host_without_devices_has_none);
 	tcase_add_test(t, a_device_that_is_half_gone_is_none);
 	tcase_add_test(t, there_is_an_end_to_devices);
+	tcase_add_test(t, nothing_is_looked_at_before_the_kernel_speaks);
 	tcase_add_test(t, counters_are_numbers);
 	tcase_add_test(t, a_port_is_read_as_it_is);
 	tcase_add_loop_test(t, messages_about_other_things_are_left_alone, 0, sizeof(uevents) / sizeof(uevents[0]));
