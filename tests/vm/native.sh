@@ -176,13 +176,15 @@ test_cm()
 {
 	pair "rping" rping -s -a 10.99.0.1 -p @PORT@ -C 5 -- rping -c -a 10.99.0.1 -p @PORT@ -C 5
 	pair "ucmatose" ucmatose -b 10.99.0.1 -p @PORT@ -- ucmatose -s 10.99.0.1 -p @PORT@
-	tap_fails "no grant of rdma_cm: it is closed" denied_cm
-}
-
-denied_cm()
-{
+	pair "ib_write_bw -R" ib_write_bw -R -d rxe0 -x 1 -F -n $rounds -s 4096 -p @PORT@ -- \
+		ib_write_bw -R -d rxe0 -x 1 -F -n $rounds -s 4096 -p @PORT@ 10.99.0.1
 	policy '[grant test]' 'users = 65534' 'rdma_cm = off'
-	as_nobody timeout 20 rping -s -a 10.99.0.1 -p 20999 -C 1
+	# A server that had it would wait for a client until it is ended.
+	tap_fails "no grant of rdma_cm: no server" as_nobody timeout 60 rping -s -a 10.99.0.1 -p 20999 -C 1
+	tap_is "no grant of rdma_cm: it has no channel" 1 "$(grep -c 'event channel' <<<"$said")"
+	tap_run "no grant of rdma_cm: the log says so" \
+		says_of "no grant of rdma_cm" as_nobody timeout 60 rping -s -a 10.99.0.1 -p 20999 -C 1
+	policy '[grant test]' 'users = 65534'
 }
 
 test_policy()
@@ -191,14 +193,76 @@ test_policy()
 	tap_is "one of two is granted: that one is listed" "rxe1 soft0" "$(listed)"
 	tap_run "one of two: it opens" as_nobody ibv_devinfo -d rxe1
 	tap_fails "one of two: the other does not" as_nobody ibv_devinfo -d rxe0
+	policy '[grant test]' 'users = 65534' 'devices = rxe0/1 rxe1/2'
+	tap_is "ports: a device that is granted by all that it has is listed, another is not" "rxe0 soft0" "$(listed)"
+	tap_run "ports: it opens" as_nobody ibv_devinfo -d rxe0
+	tap_fails "ports: the other does not" as_nobody ibv_devinfo -d rxe1
 	policy '[grant test]' 'groups = root'
 	tap_is "none is granted: none is listed" "soft0" "$(listed)"
-	policy '[grant test]' 'users = 65534' 'contexts = 1'
-	# The one that was opened before goes a moment after its process.
-	tap_run "one context at a time" until_true 30 as_nobody ibv_devinfo -d rxe0
+	test_policy_contexts
+	test_policy_cgroup
+	test_policy_default
 	policy '[grant test]' 'users = 65534'
 }
 
+# keeper_start: a program with a context of rxe0. keeper_end.
+keeper_start()
+{
+	cp "$VERBSD_BUILD/tests/vm/keeper" /usr/lib/verbsd-keeper
+	as_nobody /usr/lib/verbsd-keeper rxe0 >"$work/keeper-out" 2>&1 &
+	keeper=$!
+	until_true 60 grep -q ready "$work/keeper-out"
+}
+
+keeper_end()
+{
+	pkill -KILL -x verbsd-keeper
+	wait $keeper
+}
+
+test_policy_contexts()
+{
+	until_true 30 no_contexts
+	policy '[grant test]' 'users = 65534' 'contexts = 1'
+	tap_run "one context at a time: there is one" keeper_start
+	tap_fails "one context at a time: no other" as_nobody ibv_devinfo -d rxe1
+	tap_run "one context at a time: the log says why" says_of "contexts in its grant" as_nobody ibv_devinfo -d rxe1
+	keeper_end
+	# It goes a moment after its process.
+	tap_run "one context at a time: after it another" until_true 30 as_nobody ibv_devinfo -d rxe1
+	policy '[grant none]' 'users = 65534' 'devices = rxe0' 'contexts = 0' '[grant test]' 'users = 65534'
+	tap_fails "one that cannot be opened" as_nobody ibv_devinfo -d rxe0
+	tap_is "one that cannot be opened hides no other" "rxe0 rxe1 soft0" "$(listed)"
+	tap_run "one that cannot be opened: another does" as_nobody ibv_devinfo -d rxe1
+}
+
+# in_unit NAME COMMAND...: nobody's program as a service of that name.
+in_unit()
+{
+	systemd-run -q --wait --pipe --unit="$1" -p User=$nobody -p Environment=LD_PRELOAD=$preload "${@:2}"
+}
+
+test_policy_cgroup()
+{
+	policy '[grant test]' 'users = 65534' 'cgroups = /system.slice/granted.service'
+	tap_run "a control group: it has the devices" in_unit granted ibv_devinfo -d rxe0
+	tap_fails "a control group: another has not" in_unit other ibv_devinfo -d rxe0
+}
+
+# Without any grant real devices are group rdma's.
+test_policy_default()
+{
+	local group
+	groupadd -rf rdma
+	group=$(getent group rdma | cut -d: -f3)
+	policy ''
+	tap_is "by default: real devices are not everybody's, soft ones are" "soft0" "$(listed)"
+	tap_fails "by default: they do not open either" as_nobody ibv_devinfo -d rxe0
+	to_nobody=(setpriv --reuid=$nobody --regid=$nobody --groups="$group" --inh-caps=-all --bounding-set=-all)
+	tap_is "by default: they are group rdma's" "rxe0 rxe1 soft0" "$(listed)"
+	tap_run "by default: for them they open" as_nobody ibv_devinfo -d rxe0
+	to_nobody=(setpriv --reuid=$nobody --regid=$nobody --clear-groups --inh-caps=-all --bounding-set=-all)
+}
 
 # Both ends have a queue pair that is connected.
 talks()
@@ -294,11 +358,26 @@ test_container()
 test_memlock()
 {
 	local big="ib_write_bw -d rxe0 -x 1 -F -n 5 -s 1048576 -p @PORT@"
-	tap_fails "memory lock limit: is the program's own" as_nobody timeout 60 ib_write_bw -d rxe0 -x 1 -F -s 1048576 -p 20998
+	# It registers before it listens.
+	tap_fails "memory lock limit: is the program's own" as_nobody timeout 60 ibv_rc_pingpong -d rxe0 -g 1 -s 1048576 -p 20998
+	tap_is "memory lock limit: stops a registration" 1 "$(grep -c "Couldn't register MR" <<<"$said")"
 	policy '[grant test]' 'users = 65534' 'memlock = 64M'
 	# shellcheck disable=SC2086 # a command line
 	pair "memory lock limit: is raised where policy says so" $big -- $big 127.0.0.1
+	keeper_start
+	tap_is "memory lock limit: to what it says" $((64 << 20)) "$(memlock_of "$(pgrep -x verbsd-keeper)")"
+	keeper_end
+	policy '[grant test]' 'users = 65534' 'memlock = 32K'
+	keeper_start
+	tap_is "memory lock limit: is never lowered" $((64 << 10)) "$(memlock_of "$(pgrep -x verbsd-keeper)")"
+	keeper_end
 	policy '[grant test]' 'users = 65534'
+}
+
+# memlock_of PID: what it may lock now.
+memlock_of()
+{
+	awk '/^Max locked memory/ { print $4 }' "/proc/$1/limits"
 }
 
 # What the port has counted, from sysfs.
@@ -427,7 +506,8 @@ hostile()
 
 test_hostile()
 {
-	local pid
+	local pid was
+	was=$(daemon_files)
 	tap_is "hostile: a node opens once" EACCES "$(hostile twice)"
 	tap_is "hostile: another device in its place" EACCES "$(hostile foreign /dev/null)"
 	tap_is "hostile: the file of another node" EACCES "$(hostile foreign own)"
@@ -448,6 +528,17 @@ test_hostile()
 	tap_run "hostile: the device has what it had before" until_true 30 is_clean
 	tap_run "hostile: no process is left at the gate" until_true 30 no_gate
 	tap_run "hostile: no context is left" until_true 30 no_contexts
+	tap_run "hostile: nor any file in the daemon" until_true 30 has_files "$was"
+}
+
+daemon_files()
+{
+	find "/proc/$(main_pid)/fd" -mindepth 1 | wc -l
+}
+
+has_files()
+{
+	[ "$(daemon_files)" -le "$1" ]
 }
 
 no_gate()

@@ -175,9 +175,14 @@ siw_make()
 # iWARP connects through rdma_cm alone.
 test_siw()
 {
+	local program
 	tap_run "siw: ibv_devinfo" as_nobody ibv_devinfo -d siw0
 	pair "siw: rping" rping -s -a 10.99.9.1 -p @PORT@ -C 5 -- rping -c -a 10.99.9.1 -p @PORT@ -C 5
 	pair "siw: ucmatose" ucmatose -b 10.99.9.1 -p @PORT@ -- ucmatose -s 10.99.9.1 -p @PORT@
+	for program in ib_write_bw ib_read_bw ib_send_bw; do
+		pair "siw: $program -R" $program -R -d siw0 -F -n $rounds -s 4096 -p @PORT@ -- \
+			$program -R -d siw0 -F -n $rounds -s 4096 -p @PORT@ 10.99.9.1
+	done
 }
 
 test_regions_hostile()
