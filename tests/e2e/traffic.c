@@ -9,12 +9,11 @@
  * can. "running" on stdout says that both have connected, with --until that their messages pass as well (so that whoever
  * ends the daemon then does not end it before they have their wire). It ends in one of three ways, each a line on stdout
  * and status 0: "done N" (--count reached, or FILE exists), or "failed STATUS EVENT": a completion in error came, every
- * outstanding work request was then completed, and EVENT is the asynchronous event that was there (or none). Whatever
+ * outstanding work request was then completed, and EVENT is the asynchronous event that came (or none). Whatever
  * else happens is a message on stderr and status 1.
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <poll.h>
 #include <signal.h>
@@ -316,14 +315,15 @@ static void part(struct traffic *t)
 		fail("the other end left");
 }
 
-/* The event that is there now, without waiting for one. */
+/* The event that comes with completions in error, a moment after them. */
 static const char *async_event(struct traffic *t)
 {
+	struct pollfd fd = { .fd = t->ctx->async_fd, .events = POLLIN };
 	struct ibv_async_event event;
 	const char *name;
 
-	fcntl(t->ctx->async_fd, F_SETFL, fcntl(t->ctx->async_fd, F_GETFL) | O_NONBLOCK);
-	if (ibv_get_async_event(t->ctx, &event))
+	/* The limit is for one that never comes. */
+	if (poll(&fd, 1, 30000) != 1 || ibv_get_async_event(t->ctx, &event))
 		return "none";
 	name = ibv_event_type_str(event.event_type);
 	ibv_ack_async_event(&event);
