@@ -65,6 +65,7 @@ struct soft_mw {
 	struct soft_context *ctx;
 	struct soft_pd *pd;
 	uint32_t handle;
+	uint32_t index; /* of its key. Who serves looks here: a post may change mw.rkey at any moment */
 	/* bound: */
 	struct soft_mr *mr;
 	uint32_t key; /* mw.rkey is that of the last bind that was posted, which may not have come to pass */

@@ -41,7 +41,7 @@ static struct soft_mw **window_at(uint32_t index)
 {
 	struct soft_mw **at = &windows[index % WINDOWS];
 
-	while (*at && (*at)->mw.rkey >> 8 != index)
+	while (*at && (*at)->index != index)
 		at = &(*at)->next;
 	return at;
 }
@@ -52,11 +52,12 @@ int mw_open(struct soft_mw *mw)
 
 	mw->mr = NULL;
 	mw->qp = 0;
+	mw->index = mw->mw.rkey >> 8;
 	/* The slot is made now, so that binding cannot fail for memory; its object comes with the bind. */
 	if (!key_slot_make(mw->mw.rkey))
 		return -ENOMEM;
 	pthread_mutex_lock(&bind_lock);
-	at = &windows[(mw->mw.rkey >> 8) % WINDOWS];
+	at = &windows[mw->index % WINDOWS];
 	mw->next = *at;
 	*at = mw;
 	pthread_mutex_unlock(&bind_lock);
@@ -79,7 +80,7 @@ static void unbound(struct soft_mw *mw)
 /* On the data path. Those inside are threads of ours that copy a slice at most. bind_lock held. */
 static void unbind(struct soft_mw *mw)
 {
-	struct key_slot *slot = key_slot_get(mw->mw.rkey);
+	struct key_slot *slot = key_slot_get(mw->index << 8);
 
 	if (!mw->mr)
 		return;
@@ -91,7 +92,7 @@ static void unbind(struct soft_mw *mw)
 
 int mw_close(struct soft_mw *mw)
 {
-	struct key_slot *slot = key_slot_get(mw->mw.rkey);
+	struct key_slot *slot = key_slot_get(mw->index << 8);
 	int r;
 
 	pthread_mutex_lock(&bind_lock);
@@ -105,7 +106,7 @@ int mw_close(struct soft_mw *mw)
 	else if (mw->mr)
 		atomic_store(&slot->object, object_of(mw));
 	if (r == 0)
-		*window_at(mw->mw.rkey >> 8) = mw->next; /* binds that wait find it no more */
+		*window_at(mw->index) = mw->next; /* binds that wait find it no more */
 	pthread_mutex_unlock(&bind_lock);
 	return r;
 }
