@@ -5,6 +5,9 @@
  */
 #include "client/abi/abi.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #include "client/abi/native_mr.h"
 #include "client/soft/mr_place.h"
 #include "client/soft/region.h"
@@ -143,9 +146,19 @@ static int refused(int r)
 	return IBV_REREG_MR_ERR_INPUT;
 }
 
+/* Without what other threads may be changing. */
+static void describe(const struct soft_mr *mr, struct soft_mr *copy)
+{
+	memset(copy, 0, sizeof(*copy));
+	memcpy(copy, mr, offsetof(struct soft_mr, windows));
+}
+
 static int mr_rereg(struct soft_mr *mr, struct ibv_mr *pointer, const struct rereg *want)
 {
-	struct soft_mr to = *mr;
+	struct soft_mr to;
+
+	describe(mr, &to);
+
 	int r = atomic_load(&mr->gone) ? -EINVAL : rereg_check(&to, pointer, want);
 
 	if (r == 0 && mr->windows)

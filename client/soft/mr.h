@@ -29,7 +29,6 @@ struct soft_mr {
 	bool null;
 	struct soft_region *region; /* the shared region that it is on, mem is within; NULL: none */
 	uint32_t heap;		    /* or the number of the heap region that it is a part of; 0: of none */
-	_Atomic unsigned windows; /* memory windows bound to it */
 	uint32_t place;		  /* in our page, and one more: the daemon looks there; 0: it was told */
 	bool leased;		  /* its key is of the context's lease; a region's own is not */
 	bool imported;		  /* from another process: it is this one's own, and goes with its last pointer */
@@ -48,6 +47,8 @@ struct soft_mr {
 	 * they have no key of their own). Whichever deregisters it does so for all; each is let go on its own.
 	 */
 	struct soft_mr *of;
+	/* From here on what any thread may change at any moment; all else only who changes the region itself. */
+	_Atomic unsigned windows; /* memory windows bound to it */
 	_Atomic unsigned refs;	/* of those pointers */
 	_Atomic bool gone;	/* deregistered */
 };
