@@ -46,8 +46,9 @@ void copy_ordered(void *dst, const void *src, size_t n)
 
 	size_t tail = tail_of(dst, n);
 
+	/* Not memcpy(): a program may write onto what it reads. What is there then is open, but it is no error. */
 	if (n > tail)
-		memcpy(dst, src, n - tail);
+		memmove(dst, src, n - tail);
 	store_tail((uint8_t *)dst + n - tail, (const uint8_t *)src + n - tail, tail);
 }
 

@@ -52,6 +52,26 @@ START_TEST(nothing_is_copied_from_nowhere)
 }
 END_TEST
 
+/* A program that writes onto what it reads gets what it gets, and nothing else changes. AddressSanitizer looks at how. */
+START_TEST(what_overlaps_is_no_error)
+{
+	for (size_t n = 1; n <= MAX; n++) {
+		for (size_t to = 20; to <= 40; to++) {
+			uint8_t bytes[ROOM], before[ROOM];
+
+			for (size_t i = 0; i < sizeof(bytes); i++)
+				before[i] = (uint8_t)(i * 3 + 1);
+			memcpy(bytes, before, sizeof(bytes));
+			ck_assert_int_eq(copy_to_program(bytes + to, bytes + 30, n), 0);
+			ck_assert_mem_eq(bytes, before, to);
+			ck_assert_mem_eq(bytes + to + n, before + to + n, sizeof(bytes) - to - n);
+			if (to < 30)
+				ck_assert_mem_eq(bytes + to, before + 30, n);
+		}
+	}
+}
+END_TEST
+
 /* On-demand memory may be absent, of one page or of the next. */
 START_TEST(what_is_not_there_is_an_error)
 {
@@ -82,6 +102,7 @@ int main(void)
 	TCase *t = harness_tcase(suite, "copy");
 
 	tcase_add_loop_test(t, every_length_and_alignment, 0, sizeof(copies) / sizeof(copies[0]));
+	tcase_add_test(t, what_overlaps_is_no_error);
 	tcase_add_test(t, what_is_not_there_is_an_error);
 	tcase_add_test(t, nothing_is_copied_from_nowhere);
 	return harness_run(suite);
