@@ -88,8 +88,8 @@ void ranges_mark(const struct m_open *open, unsigned worker, uint32_t lo, uint32
 		uint32_t from = open->at[i].lo > lo ? open->at[i].lo : lo;
 		uint32_t to = open->at[i].hi < hi ? open->at[i].hi : hi;
 
-		for (uint32_t k = from; k < to; k++)
-			unknown[k - lo] = 1;
+		if (from < to)
+			memset(unknown + (from - lo), 1, to - from);
 	}
 }
 
