@@ -83,16 +83,17 @@ void ingest_reply(struct model *m, unsigned worker, const struct reply *reply)
 
 /* --- the CQ --- */
 
-static void cq_saw(struct model *m, unsigned id, bool solicited)
+/* @solicited: also of what failed. */
+static void cq_saw(struct model *m, unsigned id, enum tri solicited)
 {
 	struct m_cq *cq = &m->cqs[id];
 
 	if (cq->due)
 		cq->due--;
-	if (cq->armed == UNARMED || (cq->armed == ARMED_SOLICITED && !solicited))
+	if (cq->armed == UNARMED || (cq->armed == ARMED_SOLICITED && solicited == NO))
 		return;
 	/* In the batch in which it was asked for it may have come before. */
-	if (cq->armed_at > m->batch_start)
+	if (cq->armed_at > m->batch_start || (cq->armed == ARMED_SOLICITED && solicited == MAYBE))
 		cq->maybe_fired = true;
 	else
 		cq->fired = true;
@@ -192,7 +193,7 @@ static bool take_send(struct model *m, const struct wc_seen *seen)
 		return false;
 	coverage_send(qp->xrc ? IBV_QPT_XRC_SEND : flow->type, wr->opcode, wc->status);
 	flow->done = wr->index + 1;
-	cq_saw(m, seen->cq, wc->status != IBV_WC_SUCCESS);
+	cq_saw(m, seen->cq, wc->status == IBV_WC_SUCCESS ? NO : YES);
 	if (wc->status == IBV_WC_SUCCESS) {
 		if (flow->failed || !wr->signaled)
 			return wrong(m, "status", "wr %u succeeded %s", wr->id,
@@ -440,16 +441,16 @@ static bool take_recv(struct model *m, unsigned worker, const struct wc_seen *se
 	recv->life = to->out;
 	if (is_of_before(to) && wc->status == IBV_WC_SUCCESS && !is_next(to, recv, wc)) {
 		recv->state = RECV_FAILED;
-		cq_saw(m, seen->cq, true);
+		cq_saw(m, seen->cq, MAYBE);
 		return true;
 	}
 	if (wc->status == IBV_WC_SUCCESS) {
 		if (!take_message(m, to, recv, wc))
 			return false;
-		cq_saw(m, seen->cq, recv->wr->solicited);
+		cq_saw(m, seen->cq, recv->wr->solicited ? YES : NO);
 		return true;
 	}
-	cq_saw(m, seen->cq, true);
+	cq_saw(m, seen->cq, YES);
 	if (wc->status == IBV_WC_WR_FLUSH_ERR) {
 		recv->state = RECV_FLUSHED;
 		to->flushed = true;
