@@ -225,10 +225,10 @@ static int make_qp(struct worker *w, const struct cmd *cmd, struct result *resul
 	struct queue_pair *qp = &w->qps[cmd->id];
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_context = (void *)(uintptr_t)cmd->id,
-		.pd = w->pds[cmd->a[QP_PD]].pd,
+		.pd = cmd->a[QP_PD] < 0 ? NULL : w->pds[cmd->a[QP_PD]].pd,
 		.qp_type = (enum ibv_qp_type)cmd->a[QP_TYPE],
-		.send_cq = w->cqs[cmd->a[QP_SEND_CQ]],
-		.recv_cq = w->cqs[cmd->a[QP_RECV_CQ]],
+		.send_cq = cmd->a[QP_SEND_CQ] < 0 ? NULL : w->cqs[cmd->a[QP_SEND_CQ]],
+		.recv_cq = cmd->a[QP_RECV_CQ] < 0 ? NULL : w->cqs[cmd->a[QP_RECV_CQ]],
 		.srq = cmd->a[QP_SRQ] < 0 || cmd->a[QP_TYPE] == IBV_QPT_XRC_RECV ? NULL : w->srqs[cmd->a[QP_SRQ]],
 		.cap = {
 			.max_send_wr = (uint32_t)cmd->a[QP_SEND_WR],
