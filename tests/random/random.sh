@@ -14,19 +14,11 @@ kinds=all
 seed=${VERBSD_SEED:-1}
 total=50000
 limit=900 # what hangs ends within it; a sweep of CI length takes about a minute where nothing else runs
-kept_engines=$engines
-case ${VERBSD_SANITIZER-} in
-asan) total=4000 ;;
-tsan) total=2500 kept_engines=auto ;;
-esac
 if [ -n "$full" ]; then
 	seed=${VERBSD_SEED:-$((RANDOM * 32768 + RANDOM))}
 	total=$((total * 20))
 	limit=7200
 fi
-# A short run need not reach everything.
-require=--require
-[ $total -ge 50000 ] || require=
 
 # run NAME ARGUMENT...: passes if the tester finds nothing; what it reached is printed all the same.
 run()
@@ -48,14 +40,12 @@ daemon_start
 for program in "$(dirname "$0")"/kept/*.ops; do
 	cp "$program" "$work/out/program.ops"
 	chmod 644 "$work/out/program.ops"
-	run "$(basename "$program" .ops)" --replay "$work/out/program.ops" --engine "$kept_engines" --tries 1
+	run "$(basename "$program" .ops)" --replay "$work/out/program.ops" --engine "$engines" --tries 1
 done
 run "$total operations, seeds from $seed" --seed "$seed" --seeds 1000000 --ops 1000 --total $total \
-	--engine "$engines" --minimise --within $((limit - 30)) $require
-# Beyond the base: a shorter run, with what a sanitizer's would be too short for.
-if [ -z "${VERBSD_SANITIZER-}" ]; then
-	run "$((total / 5)) operations of all kinds, seeds from $seed" --kinds "$kinds" --seed "$seed" --seeds 1000000 --ops 1000 \
-		--total $((total / 5)) --engine "$engines" --minimise --within $((limit - 30)) $require
-fi
+	--engine "$engines" --minimise --within $((limit - 30)) --require
+# Beyond the base: a shorter run.
+run "$((total / 5)) operations of all kinds, seeds from $seed" --kinds "$kinds" --seed "$seed" --seeds 1000000 --ops 1000 \
+	--total $((total / 5)) --engine "$engines" --minimise --within $((limit - 30)) --require
 tap_run "nothing is left in the daemon" until_true 20 daemon_empty
 tap_done

@@ -444,6 +444,7 @@ static void *arena_map(int image)
 	if (arena == MAP_FAILED)
 		die("mmap");
 	close(image);
+	worker_races_in(arena, SPACE);
 	return arena;
 }
 

@@ -81,6 +81,8 @@ int worker_tag_up(struct worker *w, const struct cmd *cmd, struct result *result
 int worker_tag_op(struct worker *w, const struct cmd *cmd, struct result *result);
 int worker_tag_poll(struct worker *w, const struct cmd *cmd, struct result *result);
 int worker_tag_sent(struct worker *w, const struct cmd *cmd, struct result *result);
+/* worker_races.c: what lies there is for no sanitizer. */
+void worker_races_in(const void *memory, size_t size);
 /* worker_xrc.c */
 int worker_xrcd(struct worker *w, const struct cmd *cmd, struct result *result);
 int worker_xrc_srq(struct worker *w, const struct cmd *cmd, struct result *result);

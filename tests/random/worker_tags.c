@@ -33,6 +33,7 @@ static struct tag_world *world_new(struct worker *w, unsigned slots)
 
 	if (!t || !(t->memory = calloc(slots, TAG_SLOT)))
 		abort();
+	worker_races_in(t->memory, (size_t)slots * TAG_SLOT);
 	t->pd = ibv_alloc_pd(w->ctx);
 	t->cq = ibv_create_cq(w->ctx, 64, NULL, NULL, 0);
 	t->mr = t->pd ? ibv_reg_mr(t->pd, t->memory, (size_t)slots * TAG_SLOT, IBV_ACCESS_LOCAL_WRITE) : NULL;
