@@ -18,7 +18,7 @@ enum fault {
 	/* B's access */
 	NO_KEY, OTHER_PD, BEFORE, BEHIND, REGION_FORBIDS, QP_FORBIDS, DEREGISTERED, WINDOW_OUTSIDE, WINDOW_GONE,
 	/* B's requests and receives */
-	NO_RESOURCES, RESOURCES_TAKEN, UNALIGNED, SHORT_RECEIVE, BAD_RECEIVE, BAD_INVALIDATE, NO_RECEIVE,
+	NO_RESOURCES, RESOURCES_TAKEN, UNALIGNED, ADDRESS_UNALIGNED, SHORT_RECEIVE, BAD_RECEIVE, BAD_INVALIDATE, NO_RECEIVE,
 	/* A's own */
 	BAD_LKEY, SOURCE_OUTSIDE, NOT_WRITABLE, NO_CREDIT, INVALIDATES_NOTHING, BINDS_NOTHING,
 	/* nobody there */
@@ -57,6 +57,7 @@ static const struct trial trials[] = {
 	{ "no-resources", NO_RESOURCES, READS | STORES, REM_REQUEST },
 	{ "resources-taken-away", RESOURCES_TAKEN, READS | STORES, REM_REQUEST },
 	{ "unaligned-atomics", UNALIGNED, ATOMICS | STORES, REM_REQUEST },
+	{ "unaligned-addresses", ADDRESS_UNALIGNED, ATOMICS | STORES, REM_REQUEST },
 	{ "short-receive", SHORT_RECEIVE, SENDS, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, NO_EVENT, IBV_QPS_ERR },
 	{ "bad-receive", BAD_RECEIVE, SENDS, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, NO_EVENT, IBV_QPS_ERR },
 	{ "bad-invalidate", BAD_INVALIDATE, 1u << IBV_WR_SEND_WITH_INV, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR, NO_EVENT,
@@ -270,6 +271,12 @@ static struct target good_target(struct owner *b)
 		b->bad = region(b, b->end.pd, ACCESS);
 		return key_of(b, b->bad);
 	}
+	if (trial->fault == ADDRESS_UNALIGNED) {
+		/* The word is aligned where it is, and not in the addresses of its region. */
+		b->bad = ibv_reg_mr(b->end.pd, b->memory + 4, ROOM - 4, ACCESS | IBV_ACCESS_ZERO_BASED);
+		NEED(b->bad);
+		return (struct target){ 4, b->bad->rkey };
+	}
 	return b->to;
 }
 
@@ -368,7 +375,7 @@ static void owner_judge(struct owner *b)
 	expect_nothing(&b->end);
 	expect_event(&b->end, trial->event);
 	/* The engine wrote ones at both ends, if anybody did; nothing else came. */
-	for (uint32_t i = 8; i < ROOM - 8; i++)
+	for (uint32_t i = trial->fault == ADDRESS_UNALIGNED ? 16 : 8; i < ROOM - 8; i++)
 		NEED(b->memory[i] == 0 || (has_window() && i >= ROOM / 2 && i < ROOM / 2 + 8));
 }
 
@@ -454,12 +461,13 @@ static struct ibv_send_wr request(struct sender *a, enum ibv_wr_opcode opcode, s
 
 /*
  * So many that the engine has to have run, if it is one that A runs itself; the key is known to it then. A window's is
- * its owner's affair always.
+ * its owner's affair always, and so is another key of a region where that is mapped.
  */
 static void warm_up(struct sender *a, struct target to)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD };
-	bool reads = trial->fault != NO_RESOURCES && trial->fault != NO_CREDIT, own = !by("stage") && !has_window();
+	bool reads = trial->fault != NO_RESOURCES && trial->fault != NO_CREDIT && trial->fault != ADDRESS_UNALIGNED;
+	bool own = !by("stage") && !has_window() && !(by("map") && trial->fault == ADDRESS_UNALIGNED);
 	uint64_t before = runs();
 	struct ibv_sge sge;
 

@@ -126,39 +126,46 @@ static void request_case(struct ibv_send_wr *wr, struct duo *d)
 	NEED(duo_state(d, B) == IBV_QPS_ERR && duo_no_event(d));
 }
 
-/* A word whose address is no multiple of 8; or the place that a region whose addresses start at 0 gives it is none. */
-static void uneven_case(enum ibv_wr_opcode opcode, bool zero_based)
+enum uneven { ADDRESS_AND_PLACE, PLACE, ADDRESS, UNEVEN };
+
+/* No multiple of 8 is a word's address; the place that a region whose addresses start at 0 gives it; or the address alone. */
+static void uneven_case(enum ibv_wr_opcode opcode, enum uneven what)
 {
 	struct duo d;
 	struct ibv_sge sge;
-	struct ibv_mr *mr = NULL;
+	struct ibv_mr *mr;
 
 	duo_open(&d, IBV_QPT_RC, false);
 	duo_connect(&d);
 
-	struct ibv_send_wr wr = duo_wr(&d, 1, opcode, &sge, 8);
+	struct ibv_send_wr wr = duo_wr(&d, 1, IBV_WR_RDMA_WRITE, &sge, 8);
 	uint8_t *uneven = (uint8_t *)(((uintptr_t)d.memory + DUO_HALF) & ~(uintptr_t)7) + 4;
-	uint64_t addr = (uintptr_t)uneven;
-	uint32_t rkey = d.mr->rkey;
+	uint64_t addr = what == PLACE ? 8 : what == ADDRESS ? 4 : (uintptr_t)uneven;
 
-	if (zero_based) {
-		mr = ibv_reg_mr(d.pd, uneven, 64, KIT_ACCESS | IBV_ACCESS_ZERO_BASED);
-		NEED(mr);
-		addr = 8;
-		rkey = mr->rkey;
+	/* What can be done without the owner is, behind the first. */
+	for (unsigned i = 0; i < 2; i++) {
+		RETURNS(duo_post(&d, &wr), 0);
+		duo_expect(&d, A, 1, IBV_WC_SUCCESS);
 	}
+	mr = ibv_reg_mr(d.pd, uneven, 64, KIT_ACCESS | (what == ADDRESS_AND_PLACE ? 0 : IBV_ACCESS_ZERO_BASED));
+	NEED(mr);
+	wr = duo_wr(&d, 1, opcode, &sge, 8);
 	if (opcode == IBV_WR_ATOMIC_WRITE) {
 		wr.wr.rdma.remote_addr = addr;
-		wr.wr.rdma.rkey = rkey;
+		wr.wr.rdma.rkey = mr->rkey;
 	} else {
 		wr.wr.atomic.remote_addr = addr;
-		wr.wr.atomic.rkey = rkey;
+		wr.wr.atomic.rkey = mr->rkey;
+		wr.wr.atomic.compare_add = 0; /* what is there; swap is not */
+		wr.wr.atomic.swap = 3;
 	}
 	memset(d.memory, 5, 8);
 	request_case(&wr, &d);
 	for (unsigned i = 0; i < DUO_HALF; i++)
 		NEED(d.memory[DUO_HALF + i] == 0);
-	NEED(!mr || ibv_dereg_mr(mr) == 0);
+	for (unsigned i = 0; i < 8; i++)
+		NEED(d.memory[i] == 5);
+	NEED(ibv_dereg_mr(mr) == 0);
 	duo_close(&d);
 }
 
@@ -207,10 +214,9 @@ static void remote_invalid_request(int argc, char **argv)
 		resources_case(opcodes[i], false);
 		resources_case(opcodes[i], true);
 	}
-	for (size_t i = 1; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
-		uneven_case(opcodes[i], false);
-		uneven_case(opcodes[i], true);
-	}
+	for (size_t i = 1; i < sizeof(opcodes) / sizeof(opcodes[0]); i++)
+		for (int what = 0; what < UNEVEN; what++)
+			uneven_case(opcodes[i], (enum uneven)what);
 }
 
 /* The receive is too short: that is the receiver's error, and the sender's request was invalid. */
