@@ -107,12 +107,14 @@ static int write_slice(struct soft_qp *qp, struct swqe *w, uint8_t *ptr, uint32_
 
 static enum engine_result run_copy(struct soft_qp *qp, struct swqe *w, uint8_t *ptr, uint32_t n)
 {
-	int err;
+	bool read = w->opcode == IBV_WR_RDMA_READ;
+	int err = 0;
 
-	if (w->opcode == IBV_WR_RDMA_READ)
-		err = sge_scatter(qp, w->sge, w->n_sge, w->off, ptr, n);
-	else
-		err = write_slice(qp, w, ptr, n);
+	/* Of a message with a piece that is not this QP's nothing is copied; a copy in one piece looks for itself. */
+	if (!w->off && !(w->flags & IBV_SEND_INLINE) && (w->n_sge > 1 || n < w->length))
+		err = sge_check(qp, w->sge, w->n_sge, read ? IBV_ACCESS_LOCAL_WRITE : 0);
+	if (err == 0)
+		err = read ? sge_scatter(qp, w->sge, w->n_sge, w->off, ptr, n) : write_slice(qp, w, ptr, n);
 	return err < 0 ? ENGINE_NO : advance(qp, w, n);
 }
 
