@@ -115,14 +115,11 @@ int atomic_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req *he
 
 	if (rc <= 0)
 		return rc;
-	if (!qp->attr.max_dest_rd_atomic || (head->atomic.raddr & 7)) {
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) || !qp->attr.max_dest_rd_atomic || (head->atomic.raddr & 7)) {
 		responder_nak(qp, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 		return 1;
 	}
-	rc = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC ? 0 : -EACCES;
-	if (!rc)
-		rc = mr_ref_in(qp_td(qp), head->atomic.rkey, qp->pd, qp, head->atomic.raddr, 8,
-			IBV_ACCESS_REMOTE_ATOMIC, true, &ref, &ptr);
+	rc = mr_ref_in(qp_td(qp), head->atomic.rkey, qp->pd, qp, head->atomic.raddr, 8, IBV_ACCESS_REMOTE_ATOMIC, true, &ref, &ptr);
 	if (rc < 0) {
 		responder_nak(qp, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 		return 1;

@@ -329,17 +329,19 @@ static bool begin(struct soft_qp *qp, struct wire *wire, const struct vsd_req *h
 {
 	struct responder *resp = &qp->priv->resp;
 
-	if (head->op == VSD_REQ_ATOMIC_WRITE && (!qp->attr.max_dest_rd_atomic || head->rw.raddr & 7)) {
+	/* What the QP is not set up for is an invalid request, of no bytes too; keys are looked at after that. */
+	if ((is_write(head) && !(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)) ||
+		(head->op == VSD_REQ_ATOMIC_WRITE && (!qp->attr.max_dest_rd_atomic || head->rw.raddr & 7))) {
 		refuse(qp, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 		return false;
 	}
 	if (is_write(head) && head->total) {
 		struct mr_ref ref;
 		void *ptr;
-		int err = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE ? 0 : -EACCES;
+		int err = 0;
 
 		/* One descriptor without a receive: placing it looks at all of it. */
-		if (!err && (!(head->flags & VSD_F_LAST) || takes_receive(head))) {
+		if (!(head->flags & VSD_F_LAST) || takes_receive(head)) {
 			err = mr_ref_in(qp_td(qp), head->rw.rkey, qp->pd, qp, head->rw.raddr, head->total,
 				IBV_ACCESS_REMOTE_WRITE, true, &ref, &ptr);
 			if (!err)
@@ -477,17 +479,13 @@ static void serve_read(struct soft_qp *qp, const struct vsd_req *head)
 	struct mr_ref ref;
 	void *ptr;
 
-	if (!qp->attr.max_dest_rd_atomic) {
+	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) || !qp->attr.max_dest_rd_atomic) {
 		responder_nak(qp, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 		return;
 	}
 	if (head->total) {
-		int err = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ ? 0 : -EACCES;
-
-		if (!err)
-			err = mr_ref_in(qp_td(qp), head->rw.rkey, qp->pd, qp, head->rw.raddr, head->total,
-				IBV_ACCESS_REMOTE_READ, true, &ref, &ptr);
-		if (err < 0) {
+		if (mr_ref_in(qp_td(qp), head->rw.rkey, qp->pd, qp, head->rw.raddr, head->total, IBV_ACCESS_REMOTE_READ, true,
+			    &ref, &ptr) < 0) {
 			responder_nak(qp, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 			return;
 		}

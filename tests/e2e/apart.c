@@ -50,7 +50,7 @@ static const struct trial trials[] = {
 	{ "before-the-region", BEFORE, WRITES | READS | STORES, REM_ACCESS },
 	{ "behind-the-region", BEHIND, WRITES | READS | STORES, REM_ACCESS },
 	{ "region-forbids", REGION_FORBIDS, WRITES | READS | STORES, REM_ACCESS },
-	{ "qp-forbids", QP_FORBIDS, WRITES | READS | STORES, REM_ACCESS },
+	{ "qp-forbids", QP_FORBIDS, WRITES | READS | STORES, REM_REQUEST },
 	{ "deregistered", DEREGISTERED, WRITES | READS | STORES, REM_ACCESS },
 	{ "outside-the-window", WINDOW_OUTSIDE, WRITES | READS | STORES, REM_ACCESS },
 	{ "window-is-gone", WINDOW_GONE, WRITES | READS | STORES, REM_ACCESS },

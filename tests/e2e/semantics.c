@@ -115,14 +115,20 @@ static void datagram_without_a_receive(int argc, char **argv)
 /* A wrong key, or no receive: the message is lost, the connection is not. */
 static void writes_that_are_dropped(int argc, char **argv)
 {
-	enum { WRONG_KEY, BEHIND, FORBIDDEN, KINDS };
+	enum { WRONG_KEY, BEHIND, FORBIDDEN, QP_FORBIDS, KINDS };
 
 	for (unsigned kind = 0; kind < KINDS; kind++) {
 		struct duo d;
 		struct ibv_sge sge;
 
 		duo_open(&d, IBV_QPT_UC, false);
-		duo_connect(&d);
+
+		struct ibv_qp_attr a = duo_attr(&d, A), b = duo_attr(&d, B);
+
+		if (kind == QP_FORBIDS)
+			b.qp_access_flags &= ~(unsigned)IBV_ACCESS_REMOTE_WRITE;
+		duo_up(&d, A, &a, IBV_QPS_RTS);
+		duo_up(&d, B, &b, IBV_QPS_RTS);
 		duo_recv(&d, 9, 64, d.mr->lkey);
 
 		struct ibv_send_wr wr = duo_wr(&d, 1, IBV_WR_RDMA_WRITE, &sge, 8);

@@ -18,7 +18,7 @@ static void refused(struct duo *d, struct ibv_send_wr *wr, enum ibv_wc_status st
 /* --- a key, an address, a right -------------------------------------------------------------------------------------------- */
 
 enum access_kind {
-	NO_KEY, OTHER_PD, BEFORE, BEHIND, REGION_FORBIDS, QP_FORBIDS, ACCESS_KINDS
+	NO_KEY, OTHER_PD, BEFORE, BEHIND, REGION_FORBIDS, ACCESS_KINDS
 };
 
 static void access_case(enum ibv_wr_opcode opcode, enum access_kind kind)
@@ -27,13 +27,7 @@ static void access_case(enum ibv_wr_opcode opcode, enum access_kind kind)
 	struct ibv_sge sge;
 
 	duo_open(&d, IBV_QPT_RC, false);
-
-	struct ibv_qp_attr a = duo_attr(&d, A), b = duo_attr(&d, B);
-
-	if (kind == QP_FORBIDS)
-		b.qp_access_flags = IBV_ACCESS_LOCAL_WRITE;
-	duo_up(&d, A, &a, IBV_QPS_RTS);
-	duo_up(&d, B, &b, IBV_QPS_RTS);
+	duo_connect(&d);
 
 	struct ibv_pd *pd = kind == OTHER_PD ? ibv_alloc_pd(d.ctx) : d.pd;
 	struct ibv_mr *mr = ibv_reg_mr(pd, d.memory + DUO_HALF, DUO_HALF,
@@ -203,6 +197,44 @@ static void resources_case(enum ibv_wr_opcode opcode, bool taken)
 	request_case(&wr, &d);
 	NEED(*here == 7 && *there == 1);
 	duo_close(&d);
+}
+
+/* All but what the request needs: the key is not looked at, so it is an error of nothing too. */
+static void forbidden_case(enum ibv_wr_opcode opcode, unsigned needs, uint32_t length)
+{
+	struct ibv_sge sge;
+	struct duo d;
+
+	duo_open(&d, IBV_QPT_RC, false);
+
+	struct ibv_qp_attr a = duo_attr(&d, A), b = duo_attr(&d, B);
+	struct ibv_send_wr wr = duo_wr(&d, 1, opcode, &sge, length);
+	uint64_t *here = (uint64_t *)(void *)d.memory, *there = (uint64_t *)(void *)(d.memory + DUO_HALF);
+
+	b.qp_access_flags &= ~needs;
+	duo_up(&d, A, &a, IBV_QPS_RTS);
+	duo_up(&d, B, &b, IBV_QPS_RTS);
+	*here = 7;
+	*there = 1; /* what a compare and swap would find */
+	request_case(&wr, &d);
+	NEED(*here == 7 && *there == 1);
+	duo_close(&d);
+}
+
+static void remote_access_of_the_qp(int argc, char **argv)
+{
+	static const struct {
+		enum ibv_wr_opcode opcode;
+		unsigned needs;
+	} all[] = { { IBV_WR_RDMA_WRITE, IBV_ACCESS_REMOTE_WRITE }, { IBV_WR_RDMA_WRITE_WITH_IMM, IBV_ACCESS_REMOTE_WRITE },
+		{ IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ }, { IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_ACCESS_REMOTE_ATOMIC },
+		{ IBV_WR_ATOMIC_CMP_AND_SWP, IBV_ACCESS_REMOTE_ATOMIC }, { IBV_WR_ATOMIC_WRITE, IBV_ACCESS_REMOTE_WRITE } };
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		forbidden_case(all[i].opcode, all[i].needs, 8);
+		if (i < 3)
+			forbidden_case(all[i].opcode, all[i].needs, 0);
+	}
 }
 
 static void remote_invalid_request(int argc, char **argv)
@@ -405,6 +437,7 @@ const struct kit_test statuses_remote[] = {
 	{ "nothing-needs-no-key", nothing_needs_no_key },
 	{ "local-access", local_access },
 	{ "remote-invalid-request", remote_invalid_request },
+	{ "remote-access-of-the-qp", remote_access_of_the_qp },
 	{ "local-length-of-receives", local_length_of_receives },
 	{ "remote-operation", remote_operation },
 	{ "retry-exceeded", retry_exceeded },

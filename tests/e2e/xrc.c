@@ -253,8 +253,11 @@ static void rights(int argc, char **argv)
 {
 	struct answer memory;
 
-	connect_all(ALL, 7);
+	connect_all(IBV_ACCESS_REMOTE_READ, 7);
 	memory = DO(B, MEMORY);
+	/* What the receive QP is not set up for. */
+	refused((struct order){ POST, IBV_WR_RDMA_WRITE, srqn[B], .length = 8, .remote = memory.address, .rkey = memory.a },
+		IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 	/* A key of another protection domain than the SRQ's. */
 	refused((struct order){ POST, IBV_WR_RDMA_WRITE, srqn[B], .length = 8, .remote = memory.address, .rkey = memory.b },
 		IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);

@@ -111,9 +111,9 @@ static enum tri remote_allowed(struct model *m, const struct m_wr *wr, unsigned 
 		.qp = wr->flow->peer,
 	};
 
-	if (!wr->len)
-		return YES;
-	return wr->flow->access & access ? key_allows(m, &use) : NO;
+	if (!(wr->flow->access & access))
+		return NO;
+	return wr->len ? key_allows(m, &use) : YES;
 }
 
 struct m_recv *wr_receive(struct model *m, struct m_wr *wr)
@@ -275,14 +275,17 @@ static bool place_is_even(const struct m_wr *wr, struct verdict *v)
 	return !is_word(wr) || wr->target < 0 || check(v, may_be(!(wr->target & 7), false), IBV_WC_REM_INV_REQ_ERR);
 }
 
-static bool has_resources(const struct m_wr *wr, struct verdict *v)
+/* The peer is set up for what needs @access. */
+static bool is_supported(const struct m_wr *wr, unsigned access, struct verdict *v)
 {
-	return !takes_resources(wr) || check(v, may_be(wr->flow->dest_rd != 0, false), IBV_WC_REM_INV_REQ_ERR);
+	bool is = wr->flow->access & access && (wr->flow->dest_rd || !takes_resources(wr));
+
+	return check(v, may_be(is, false), IBV_WC_REM_INV_REQ_ERR);
 }
 
 static bool write_checks(struct model *m, const struct m_wr *wr, struct verdict *v)
 {
-	return has_resources(wr, v) && word_is_even(wr, v) &&
+	return is_supported(wr, IBV_ACCESS_REMOTE_WRITE, v) && word_is_even(wr, v) &&
 	       check(v, remote_allowed(m, wr, IBV_ACCESS_REMOTE_WRITE), IBV_WC_REM_ACCESS_ERR) && place_is_even(wr, v);
 }
 
@@ -311,7 +314,7 @@ static bool request_checks(struct model *m, struct m_wr *wr, struct verdict *v)
 	unsigned access = wr->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
 	enum tri allowed;
 
-	if (!has_resources(wr, v) || !word_is_even(wr, v))
+	if (!is_supported(wr, access, v) || !word_is_even(wr, v))
 		return false;
 	allowed = remote_allowed(m, wr, access);
 	return check(v, allowed, IBV_WC_REM_ACCESS_ERR) && place_is_even(wr, v);
