@@ -43,6 +43,24 @@ void atomic_add(struct model *m, struct m_wr *wr)
 	m->atomics[m->n_atomics++] = wr;
 }
 
+/* What the WR has put there may be gone: something else was written or filled. */
+static bool overwritten(const struct model *m, const struct m_wr *wr, unsigned worker, uint32_t lo, uint32_t hi)
+{
+	for (size_t i = 0; i < m->n_accesses; i++) {
+		const struct m_access *a = &m->accesses[i];
+
+		if (a->write && a->wr != wr && a->worker == worker && a->lo < hi && lo < a->hi)
+			return true;
+	}
+	for (size_t i = 0; i < m->n_fills; i++) {
+		const struct fill_seen *f = &m->fills[i];
+
+		if (f->worker == worker && f->range.lo < hi && lo < f->range.hi)
+			return true;
+	}
+	return false;
+}
+
 /* False: what it returned cannot be read any more. */
 static bool returned(struct model *m, const struct m_wr *wr, uint64_t *value)
 {
@@ -55,7 +73,8 @@ static bool returned(struct model *m, const struct m_wr *wr, uint64_t *value)
 
 		if (!len)
 			continue;
-		if (ranges_touch(&m->torn, worker, off, off + len) || !worker_read(m, worker, off, len, bytes + at))
+		if (ranges_touch(&m->torn, worker, off, off + len) || overwritten(m, wr, worker, off, off + len) ||
+			!worker_read(m, worker, off, len, bytes + at))
 			return false;
 		at += len;
 	}
