@@ -135,10 +135,16 @@ static void pair(struct model *m, const struct m_access *a, const struct m_acces
 	if (a->worker != b->worker || lo >= hi || !(a->write || b->write) || (a->old && b->old) || same_word(a, b) ||
 		access_order(a, b))
 		return;
-	if (a->write && b->write)
-		torn_add(m, a, b, lo, hi, 0);
-	else
+	if (!a->write || !b->write) {
 		blur(m, a->write ? b : a, lo, hi);
+		return;
+	}
+	torn_add(m, a, b, lo, hi, 0);
+	/* What fills the place afterwards says nothing of what an atomic found there. */
+	if (a->atomic && is_atomic(a->wr))
+		blur(m, a, lo, hi);
+	if (b->atomic && is_atomic(b->wr))
+		blur(m, b, lo, hi);
 }
 
 static void against_fill(struct model *m, const struct m_access *a, const struct fill_seen *f)
