@@ -195,6 +195,7 @@ struct m_wr {
 	uint8_t *payload; /* of an inline WR, when it was posted, and which bytes are not known */
 	bool dirty;	  /* its source changed while it waited */
 	unsigned mask;	  /* statuses that were possible so far */
+	unsigned recv_mask; /* and those of its receive */
 	enum outcome outcome;
 	enum ibv_wc_status status;
 	unsigned resolved_at; /* batch */

@@ -319,8 +319,14 @@ void model_next_batch(struct model *m)
 
 	/* Of what was sent and may arrive later too: how it ended is judged again then. */
 	for (size_t i = 0; i < m->n_wrs; i++) {
-		if (wr_active(m, m->wrs[i]))
-			m->wrs[i]->mask |= wr_verdict(m, m->wrs[i]).mask;
+		struct m_wr *wr = m->wrs[i];
+		struct verdict v;
+
+		if (!wr_active(m, wr))
+			continue;
+		v = wr_verdict(m, wr);
+		wr->mask |= v.mask;
+		wr->recv_mask |= v.recv;
 	}
 	windows_touch(m);
 	windows_follow(m);

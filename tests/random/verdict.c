@@ -292,12 +292,14 @@ static bool write_checks(struct model *m, const struct m_wr *wr, struct verdict 
 static bool message_checks(struct model *m, struct m_wr *wr, struct verdict *v)
 {
 	const struct m_qp *peer = &m->qps[wr->flow->peer];
+	bool written = !is_write(wr) || write_checks(m, wr, v);
 
-	if (is_write(wr) && !write_checks(m, wr, v))
+	/* That a page is not there comes out when it is written to: with the receive that the immediate data waits for. */
+	if (!written && !pages_matter(wr))
 		return false;
 	if (!takes_receive(wr))
-		return true;
-	if (!(wr_srq(m, wr) < 0 ? rq_checks(m, wr, peer, v) : srq_checks(m, wr, peer, v)))
+		return written;
+	if (!(wr_srq(m, wr) < 0 ? rq_checks(m, wr, peer, v) : srq_checks(m, wr, peer, v)) || !written)
 		return false;
 	if (wr->opcode == IBV_WR_SEND_WITH_INV) {
 		enum tri may = invalidate_allowed(m, wr, peer->worker, wr->flow->peer);
@@ -408,6 +410,7 @@ struct verdict wr_verdict(struct model *m, struct m_wr *wr)
 		ud_verdict(m, wr, &v);
 	}
 	v.mask |= wr->mask;
+	v.recv |= wr->recv_mask;
 	if (wr->flow->wrecked) {
 		v.mask |= wreck_statuses();
 		v.recv |= wreck_statuses();
