@@ -130,30 +130,36 @@ static bool waits(struct model *m, struct m_wr *wr)
 	return false;
 }
 
-static bool one_before_may_fail(struct model *m, const struct m_wr *wr)
+/* It neither fails nor waits, for receives that others may have taken. */
+static bool surely_succeeds(struct model *m, struct m_wr *wr)
+{
+	struct verdict v = wr_verdict(m, wr);
+
+	return v.mask == STATUS(IBV_WC_SUCCESS) && !v.blocked;
+}
+
+static bool all_before_succeed(struct model *m, const struct m_wr *wr)
 {
 	const struct m_flow *flow = wr->flow;
 
 	for (size_t i = flow->done; i < wr->index; i++) {
-		if (flow->at[i]->outcome == OUT_NONE && wr_verdict(m, flow->at[i]).mask != STATUS(IBV_WC_SUCCESS))
-			return true;
+		if (flow->at[i]->outcome == OUT_NONE && !surely_succeeds(m, flow->at[i]))
+			return false;
 	}
-	return false;
+	return true;
 }
 
 static enum effect pending_effect(struct model *m, struct m_wr *wr)
 {
 	const struct m_qp *qp = flow_qp(m, wr->flow);
-	unsigned mask;
 
 	if (waits(m, wr))
 		return EFFECT_NONE;
 	if (qp->state == IBV_QPS_SQD || qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 		return EFFECT_MAYBE;
-	mask = wr_verdict(m, wr).mask;
-	if (mask == STATUS(IBV_WC_SUCCESS) && !one_before_may_fail(m, wr))
+	if (surely_succeeds(m, wr) && all_before_succeed(m, wr))
 		return qp->type == IBV_QPT_RC ? EFFECT_DONE : unreliable_effect(m, wr);
-	return mask & STATUS(IBV_WC_SUCCESS) ? EFFECT_MAYBE : EFFECT_NONE;
+	return wr_verdict(m, wr).mask & STATUS(IBV_WC_SUCCESS) ? EFFECT_MAYBE : EFFECT_NONE;
 }
 
 enum effect wr_effect_now(struct model *m, struct m_wr *wr)
