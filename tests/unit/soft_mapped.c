@@ -16,6 +16,7 @@ struct soft_mr *mr, *local;
 
 static struct soft_cq *other;
 static uint32_t region_size;
+static uint64_t region_base;
 static int file;
 
 void mapped_connect(void)
@@ -39,6 +40,8 @@ void mapped_start(uint32_t size, void *memory, uint32_t memory_size)
 	grants_start(&grants, loop.events);
 	region_size = size;
 	file = fake_region_file(size);
+	region = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	ck_assert_ptr_ne(region, MAP_FAILED);
 	a_send = loop_cq(&loop, 256);
 	b_recv = loop_cq(&loop, 256);
 	other = loop_cq(&loop, 256);
@@ -62,17 +65,16 @@ void mapped_stop(void)
 	close(file);
 }
 
-void mapped_region(uint64_t length, unsigned access)
+void mapped_region(uint64_t base, uint64_t length, unsigned access)
 {
-	region = mmap(NULL, region_size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	ck_assert_ptr_ne(region, MAP_FAILED);
-	mr = loop_mr_iova(&loop, region, length, MAPPED_BASE, access);
+	region_base = base;
+	mr = loop_mr_iova(&loop, region, length, base, access);
 	mapped_entry()->region = MAPPED_NUMBER;
 }
 
 void mapped_grant(uint64_t size, bool writable, int status)
 {
-	grants_set(&grants, &(struct fake_region){ mr->key, MAPPED_NUMBER, file, MAPPED_BASE, size, writable, status });
+	grants_set(&grants, &(struct fake_region){ mr->key, MAPPED_NUMBER, file, region_base, size, writable, status });
 }
 
 struct vsd_key *mapped_entry(void)

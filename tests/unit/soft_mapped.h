@@ -10,7 +10,7 @@
 #include "tests/unit/fake_grants.h"
 #include "tests/unit/soft_loop.h"
 
-#define MAPPED_BASE   HARNESS_BASE /* where the region's MR begins */
+#define MAPPED_BASE   HARNESS_BASE /* where the region's MR begins in most tests */
 #define MAPPED_NUMBER 5u	   /* the region's */
 #define MAPPED_SLOTS  16u	   /* of a lane */
 
@@ -30,8 +30,8 @@ void mapped_stop(void);
 
 /* Both QPs, joined; mapped_start() has done so. */
 void mapped_connect(void);
-/* The MR on the first @length bytes of the region. */
-void mapped_region(uint64_t length, unsigned access);
+/* The MR on the first @length bytes of the region, which it calls @base. */
+void mapped_region(uint64_t base, uint64_t length, unsigned access);
 /* What the daemon says of the MR's key; @status is 0 or an errno. */
 void mapped_grant(uint64_t size, bool writable, int status);
 /* The MR's entry in the page of keys. */

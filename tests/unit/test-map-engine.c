@@ -30,7 +30,7 @@ static void open_region(void)
 static void setup(void)
 {
 	mapped_start(SIZE, memory, sizeof(memory));
-	mapped_region(SIZE, LOOP_ACCESS);
+	mapped_region(MAPPED_BASE, SIZE, LOOP_ACCESS);
 	mapped_grant(SIZE, true, 0);
 }
 
@@ -211,6 +211,21 @@ static bool is_given(void)
 	return map_given(atomic_load(&a->wire)->pair, mr->key);
 }
 
+/* By its address; by its place it is aligned. */
+START_TEST(a_word_that_is_not_aligned)
+{
+	loop_mr_free(mr);
+	mapped_region(MAPPED_BASE + 4, SIZE, LOOP_ACCESS);
+	mapped_grant(SIZE, true, 0);
+	until_mapped();
+	memset(region, 0x11, 16);
+	post(IBV_WR_ATOMIC_FETCH_AND_ADD, 4, 0, 8);
+	loop_expect(a_send, 1, IBV_WC_REM_INV_REQ_ERR);
+	for (unsigned i = 0; i < 16; i++)
+		ck_assert_uint_eq(region[i], 0x11);
+}
+END_TEST
+
 /* Who keeps the queue full would never find it empty: what came before the grant keeps what comes after it waiting. */
 START_TEST(a_full_queue_goes_over_to_the_engine)
 {
@@ -364,6 +379,7 @@ int main(void)
 	tcase_add_test(t, what_the_page_does_not_call_a_region_is_not_asked_for);
 	tcase_add_test(t, a_page_that_lies_gains_nothing);
 	tcase_add_test(t, the_owner_judges_what_is_out_of_the_grant);
+	tcase_add_test(t, a_word_that_is_not_aligned);
 	tcase_add_test(t, a_read_only_grant_is_for_reads);
 	tcase_add_test(t, a_misaligned_atomic_is_the_owners_to_refuse);
 	tcase_add_test(t, a_full_queue_goes_over_to_the_engine);

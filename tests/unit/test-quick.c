@@ -33,7 +33,7 @@ static void setup(void)
 {
 	mapped_start(SIZE, memory, sizeof(memory));
 	read_only = loop_mr(&loop, memory, sizeof(memory), 0);
-	mapped_region(SIZE, LOOP_ACCESS);
+	mapped_region(MAPPED_BASE, SIZE, LOOP_ACCESS);
 	mapped_grant(SIZE, true, 0);
 	until_mapped();
 }
