@@ -132,6 +132,43 @@ static bool srq_is_low(const struct m_srq *srq)
 	return srq->armed && !srq->may_be_armed && queue_waiting(&srq->queue) < srq->limit && !srq->lost;
 }
 
+static size_t srq_taken(const struct model *m, const struct m_srq *srq)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < srq->queue.n; i++) {
+		const struct m_recv *recv = srq->queue.at[i];
+
+		n += recv->state != RECV_POSTED && recv->state != RECV_NOT && recv->resolved_at == m->batch;
+	}
+	return n;
+}
+
+size_t srq_there(const struct model *m, const struct m_srq *srq)
+{
+	return queue_waiting(&srq->queue) + srq_taken(m, srq);
+}
+
+/* The fewest receives that it may have had since then: what was posted later may have been so after all others were taken. */
+static size_t srq_least(struct model *m, const struct m_srq *srq)
+{
+	size_t gone = srq_taken(m, srq) + srq->begun + queue_demand(m, &srq->queue);
+
+	return gone < srq->waiting ? srq->waiting - gone : 0;
+}
+
+static bool srq_check(struct model *m, unsigned id)
+{
+	const struct m_srq *srq = &m->srqs[id];
+
+	if (srq->events > (srq->armed ? 1 + srq->rearmed : 0))
+		return wrong(m, "event", "srq %u had %u limit events", id, srq->events);
+	if (srq->events && !srq->lost && srq_least(m, srq) >= srq->limit_most)
+		return wrong(m, "event", "srq %u had a limit event with %zu receives or more; its limit is %u", id,
+			srq_least(m, srq), srq->limit_most);
+	return true;
+}
+
 /* An event that comes late may be of a completion of the batch before, and one that comes early of one not yet read. */
 static bool cq_may_fire(const struct m_cq *cq)
 {
@@ -170,8 +207,8 @@ bool events_check(struct model *m)
 		}
 	}
 	for (unsigned i = 0; i < m->tops[OP_SRQ]; i++) {
-		if (m->srqs[i].events > (m->srqs[i].armed ? 1 + m->srqs[i].rearmed : 0))
-			return wrong(m, "event", "srq %u had %u limit events", i, m->srqs[i].events);
+		if (!srq_check(m, i))
+			return false;
 	}
 	for (unsigned i = 0; i < m->tops[OP_CQ]; i++) {
 		const struct m_cq *cq = &m->cqs[i];
@@ -191,6 +228,35 @@ static void seen_by(const struct m_qp *qp, enum tri *had)
 		*had = MAYBE;
 }
 
+/* Its first packet takes the receive, its last one completes it: one that fits into the least MTU is both. */
+static void message_begun(struct model *m, const struct m_wr *wr)
+{
+	if (wr->flow->type != IBV_QPT_RC || wr->flow->peer < 0 || wr->len <= 256 || !takes_receive(wr) || wr->delivered ||
+		wr->outcome == OUT_OK || wr->outcome == OUT_NONE || !wr_active(m, wr) || wr_srq(m, wr) < 0)
+		return;
+	m->srqs[wr_srq(m, wr)].begun++;
+}
+
+static void srqs_next_batch(struct model *m)
+{
+	for (size_t i = 0; i < m->n_wrs; i++)
+		message_begun(m, m->wrs[i]);
+	for (unsigned i = 0; i < m->tops[OP_SRQ]; i++) {
+		struct m_srq *srq = &m->srqs[i];
+
+		/* Of those armed in this batch the last may be the one that has not fired. */
+		if (srq->events) {
+			srq->armed = srq->events <= srq->rearmed;
+			srq->may_be_armed = srq->armed;
+		}
+		srq->events = srq->rearmed = 0;
+		srq->waiting = queue_waiting(&srq->queue);
+		/* What is on its way may have brought an event that nobody has seen yet. */
+		if (!queue_demand(m, &srq->queue))
+			srq->limit_most = srq->armed ? srq->limit : 0;
+	}
+}
+
 void events_next_batch(struct model *m)
 {
 	for (unsigned i = 0; i < m->tops[OP_QP]; i++) {
@@ -207,14 +273,7 @@ void events_next_batch(struct model *m)
 		for (size_t k = 0; k < 32; k++)
 			qp->events[k].seen = 0;
 	}
-	for (unsigned i = 0; i < m->tops[OP_SRQ]; i++) {
-		/* Of those armed in this batch the last may be the one that has not fired. */
-		if (m->srqs[i].events) {
-			m->srqs[i].armed = m->srqs[i].events <= m->srqs[i].rearmed;
-			m->srqs[i].may_be_armed = m->srqs[i].armed;
-		}
-		m->srqs[i].events = m->srqs[i].rearmed = 0;
-	}
+	srqs_next_batch(m);
 	for (unsigned i = 0; i < m->tops[OP_CQ]; i++) {
 		struct m_cq *cq = &m->cqs[i];
 

@@ -112,6 +112,8 @@ void g_recv_any(struct generator *g)
 		return;
 	for (unsigned i = 0; i < n; i++)
 		recv_to(g, qp, (unsigned)id, qp->recv_size, i + 1 < n && g_chance(g, 800));
+	if (qp->srq >= 0 && !g->srqs[qp->srq].xrc && g_chance(g, 150))
+		g_op(g, OP_LIMIT, qp->worker, (uint32_t)qp->srq)->a[LIMIT_NEAR] = 1 + g_pick(g, 4);
 }
 
 /* --- targets --- */

@@ -514,8 +514,12 @@ static void srq_losses(struct model *m, struct m_qp *qp)
 	for (size_t i = in ? in->deliver : 0; in && i < in->n; i++) {
 		const struct m_wr *wr = in->at[i];
 
-		if (takes_receive(wr) && !wr->delivered && wr_active(m, wr) && wr->posted)
+		if (!takes_receive(wr) || wr->delivered || wr->outcome == OUT_NOT)
+			continue;
+		if (wr_active(m, wr) && wr->posted)
 			srq_loss(m, wr);
+		else if (wr_srq(m, wr) >= 0)
+			m->srqs[wr_srq(m, wr)].begun++;
 	}
 }
 

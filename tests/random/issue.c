@@ -375,15 +375,25 @@ static bool issue_resize(struct model *m, const struct op *op)
 static bool issue_limit(struct model *m, const struct op *op)
 {
 	struct m_srq *srq = &m->srqs[op->id];
+	struct op now = *op;
+	int64_t near;
 	int expected;
 
 	if (!srq->live || !workers_sync(m))
 		return false;
+	near = (int64_t)queue_waiting(&srq->queue) + 2 - op->a[LIMIT_NEAR];
+	if (op->a[LIMIT_NEAR] && near >= 0)
+		now.a[LIMIT_TO] = near;
+	op = &now;
 	expected = op->a[LIMIT_TO] > srq->max_wr ? EINVAL : 0;
 	issue_command(m, op, CMD_LIMIT, srq->worker);
 	if (issue_call(m, srq->worker, "ibv_modify_srq", expected, expected) != 0)
 		return true;
 	srq->limit = (unsigned)op->a[LIMIT_TO];
+	if (srq->limit_most < srq->limit)
+		srq->limit_most = srq->limit;
+	if (!srq->armed)
+		srq->waiting = srq_there(m, srq); /* no event is of a time before this */
 	srq->rearmed += srq->armed;
 	srq->armed = true;
 	srq->may_be_armed = false;

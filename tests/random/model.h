@@ -150,6 +150,8 @@ struct verdict wr_verdict(struct model *m, struct m_wr *wr);
 /* Whether the two ends are connected, for a WR of that time. */
 enum tri flow_linked(struct model *m, const struct m_flow *flow, unsigned seq);
 /* Unreliable messages that may still take a receive from there. */
+/* Messages that may still take a receive from it. */
+size_t queue_demand(struct model *m, const struct m_queue *queue);
 bool unreliable_demand(struct model *m, const struct m_queue *queue);
 /* A message in front of an unreliable WR may yet put the other end into error. */
 bool one_before_may_fail_peer(struct model *m, const struct m_wr *wr);
@@ -176,6 +178,8 @@ void flow_close(struct model *m, struct m_qp *qp);
 /* --- events.c --- */
 
 /* Which asynchronous and completion events this batch brings at least and at most. */
+/* Receives that were posted by now, with those that were taken since the last quiet point. */
+size_t srq_there(const struct model *m, const struct m_srq *srq);
 void events_expect(struct model *m);
 /* Null, or the number of a QP, CQ or SRQ whose event is still to come. */
 bool events_complete(struct model *m, char *why, size_t size);

@@ -112,6 +112,9 @@ struct m_srq {
 	unsigned gone_at;
 	unsigned lost; /* receives that messages may have taken whose completion nobody saw */
 	unsigned limit;
+	unsigned limit_most; /* of those that its events may be of */
+	size_t waiting;	     /* receives at the last quiet point, or when it was armed since */
+	size_t begun;	     /* of them, that messages may have taken which then ended in the middle */
 	bool armed;
 	bool may_be_armed; /* of several of which one fired, it is not known which */
 	unsigned rearmed; /* in this batch */
@@ -266,6 +269,7 @@ struct m_qp {
 	bool failing; /* it was found in another state than asked for in this batch */
 	bool draining;
 	bool excused; /* in this batch a receive of its own failed */
+	bool excused_before; /* or in the one before, at whose end it was not seen in error */
 	bool flushed; /* in this batch a receive was flushed */
 	unsigned state_at; /* the last operation that changed it */
 	bool was_rtr;	   /* in this batch */

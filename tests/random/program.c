@@ -25,7 +25,7 @@ static const struct {
 	[OP_FREE] = { "free", { "what", "fill" } },
 	[OP_REREG] = { "rereg", { "flags", "pd", "off", "len", "access" } },
 	[OP_RESIZE] = { "resize", { "size" } },
-	[OP_LIMIT] = { "limit", { "to" } },
+	[OP_LIMIT] = { "limit", { "to", "near" } },
 	[OP_CONNECT] = { "connect", { "peer", "how", "timer", "timeout", "retry", "mtu", "access", "peer_access",
 				      "rnr", "peer_rnr", "rd", "peer_rd", "dest_rd", "peer_dest_rd" } },
 	[OP_DATAGRAM] = { "datagram", { "qkey" } },

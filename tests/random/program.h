@@ -89,7 +89,7 @@ enum { QP_PD, QP_TYPE, QP_SEND_CQ, QP_RECV_CQ, QP_SRQ, QP_SEND_WR, QP_RECV_WR, Q
 enum { FREE_WHAT, FREE_FILL }; /* an op_kind; a pattern for what the object gave access to, 0: none */
 enum { REREG_FLAGS, REREG_PD, REREG_OFF, REREG_LEN, REREG_ACCESS };
 enum { RESIZE_TO };
-enum { LIMIT_TO };
+enum { LIMIT_TO, LIMIT_NEAR }; /* near: not 0, then so many below two more than are there */
 enum {
 	CONNECT_PEER,
 	CONNECT_HOW,

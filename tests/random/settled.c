@@ -122,7 +122,7 @@ static bool error_settled(struct model *m, unsigned id, char *why, size_t size)
 		return true;
 	if (qp->state == IBV_QPS_SQE && (qp->type == IBV_QPT_RC || !own))
 		return WHY("qp %u is in SQE without a send that failed", id);
-	if (qp->state == IBV_QPS_ERR && !qp->excused && !(own && qp->type == IBV_QPT_RC) && !refused_its_peer(m, qp))
+	if (qp->state == IBV_QPS_ERR && !qp->excused && !qp->excused_before && !(own && qp->type == IBV_QPT_RC) && !refused_its_peer(m, qp))
 		return WHY("qp %u is in error, and nothing says why", id);
 	return true;
 }
@@ -304,6 +304,8 @@ static void qps_follow(struct model *m)
 	for (unsigned i = 0; i < m->tops[OP_QP]; i++) {
 		struct m_qp *qp = &m->qps[i];
 
+		/* That it is in error may be seen after the completion that says why. */
+		qp->excused_before = qp->excused && qp->state != IBV_QPS_ERR;
 		qp->failing = qp->excused = qp->flushed = qp->draining_left = false;
 		qp->lives = 0;
 		qp->was_rtr = qp->live && qp->state == IBV_QPS_RTR;

@@ -150,7 +150,7 @@ static bool demands(struct model *m, const struct m_wr *wr, const struct m_queue
 	return true;
 }
 
-static size_t queue_demand(struct model *m, const struct m_queue *queue)
+size_t queue_demand(struct model *m, const struct m_queue *queue)
 {
 	size_t n = 0;
 
