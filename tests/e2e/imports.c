@@ -510,6 +510,7 @@ static void by_another_process(void (*run)(int fd, void *arg))
 	uint8_t *memory = memory_new();
 	struct verbsd_mr_info info;
 	struct end end;
+	int r;
 
 	end_open(&end);
 
@@ -525,7 +526,12 @@ static void by_another_process(void (*run)(int fd, void *arg))
 	nod(child.fd);
 	child_end(&child);
 	NEED(ibv_dereg_mr(region) == 0 && ibv_dereg_mr(plain) == 0);
-	end_close(&end);
+	end_qp_destroy(&end);
+	/* What a process had on the PD that just ended goes a moment after it did; of one that was orderly nothing is left. */
+	do
+		r = ibv_dealloc_pd(end.pd);
+	while (r == EBUSY && run == importer);
+	NEED(r == 0 && ibv_close_device(end.ctx) == 0);
 	free(memory);
 }
 
