@@ -86,7 +86,7 @@ static inline __attribute__((always_inline)) bool wire_pending(const struct wire
 	if (atomic_load_explicit(&theirs->state, memory_order_relaxed) !=
 	    atomic_load_explicit(&wire->seen_state, memory_order_relaxed))
 		return true;
-	if (!__atomic_load_n(&wire->peer_open, __ATOMIC_RELAXED))
+	if (!wire_is_open(wire))
 		return false;
 	return changed || lane_in_next(&wire->req_in) || lane_in_next(&wire->resp_in) || wire_space_pending(wire);
 }

@@ -435,9 +435,9 @@ static bool watch_look(struct wire *wire, uint64_t now)
 	uint64_t taken = atomic_load_explicit(&wire->theirs->req_taken, memory_order_relaxed);
 	uint64_t pos = __atomic_load_n(&wire->req_out.pos, __ATOMIC_RELAXED);
 
-	if (taken == pos || wire->peer_closed || wire->broken || atomic_load(&wire->pair->dead))
+	if (taken == pos || wire_is_closed(wire) || wire->broken || atomic_load(&wire->pair->dead))
 		return true;
-	if (!wire->peer_open || wire->watch_since == 0 || taken != wire->watch_pos) {
+	if (!wire_is_open(wire) || wire->watch_since == 0 || taken != wire->watch_pos) {
 		wire->watch_pos = taken;
 		wire->watch_since = now;
 	} else if (now > wire->watch_since && now - wire->watch_since > UNTAKEN_NS) {

@@ -224,17 +224,6 @@ static inline bool qp_is_rc(const struct soft_qp *qp)
 	return qp->reliable;
 }
 
-/* What the runtime notes without the QP's locks. */
-static inline bool wire_is_open(const struct wire *wire)
-{
-	return __atomic_load_n(&wire->peer_open, __ATOMIC_RELAXED);
-}
-
-static inline bool wire_is_closed(const struct wire *wire)
-{
-	return __atomic_load_n(&wire->peer_closed, __ATOMIC_RELAXED);
-}
-
 /* The wire is there, open at both ends, and the peer expects our PSN. */
 static inline bool requester_link(const struct soft_qp *qp, const struct wire *wire)
 {

@@ -59,10 +59,10 @@ void wire_fold(struct wire *wire)
 /* The peer's half may be looked at. */
 static bool peer_half(struct wire *wire)
 {
-	if (__atomic_load_n(&wire->peer_open, __ATOMIC_RELAXED))
+	if (wire_is_open(wire))
 		return true;
 	wire_look(wire);
-	return __atomic_load_n(&wire->peer_open, __ATOMIC_RELAXED);
+	return wire_is_open(wire);
 }
 
 /* --- producer ---------------------------------------------------------------------------------------------------- */

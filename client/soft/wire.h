@@ -70,7 +70,7 @@ struct wire {
 	uint8_t kind; /* Vsd__WireKind */
 	bool peer_open;	  /* the peer's half said OPEN with our generation */
 	bool peer_closed; /* it said CLOSED, or the daemon said so: requests are not answered any more */
-	bool broken;	  /* the peer wrote nonsense, or is dead */
+	_Atomic bool broken; /* the peer wrote nonsense, or is dead */
 	uint32_t local_qpn, peer_qpn, peer_rq_psn;
 	int64_t resets; /* of the local QP when the daemon made the wire; -1: it does not say */
 	struct vsd_half *mine;
@@ -110,6 +110,17 @@ void wire_fold(struct wire *wire);
 static inline bool wire_is_folded(const struct wire *wire)
 {
 	return wire->mine == wire->theirs;
+}
+
+/* What is noted, and looked at, without the QP's locks. */
+static inline bool wire_is_open(const struct wire *wire)
+{
+	return __atomic_load_n(&wire->peer_open, __ATOMIC_RELAXED);
+}
+
+static inline bool wire_is_closed(const struct wire *wire)
+{
+	return __atomic_load_n(&wire->peer_closed, __ATOMIC_RELAXED);
 }
 
 /* The peer's half state: updates peer_open and peer_closed. */
