@@ -91,6 +91,13 @@ struct cmd {
 	struct fill fill;
 };
 
+/* @next is posted by the same call. */
+static inline bool cmd_goes_on(const struct cmd *cmd, const struct cmd *next)
+{
+	return cmd->more && cmd->kind == next->kind && cmd->id == next->id &&
+	       (cmd->kind != CMD_RECV || cmd->a[RECV_IS_SRQ] == next->a[RECV_IS_SRQ]);
+}
+
 struct result {
 	int error;
 	/* A key, a QP number; sizes that were granted, the number of an SRQ; an address; fields of a completion. */

@@ -11,8 +11,7 @@ static unsigned chain(const struct m_worker *w, unsigned i, unsigned n)
 {
 	unsigned k = 1;
 
-	while (i + k < n && w->cmds[i + k - 1].more && w->cmds[i + k].kind == w->cmds[i].kind &&
-		w->cmds[i + k].id == w->cmds[i].id)
+	while (i + k < n && cmd_goes_on(&w->cmds[i + k - 1], &w->cmds[i + k]))
 		k++;
 	return k;
 }
