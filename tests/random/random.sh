@@ -16,7 +16,8 @@ total=50000
 [ "${VERBSD_SANITIZER-}" != asan ] || [ -n "${VERBSD_SEED-}" ] || total=10000 # see the README
 limit=900 # what hangs ends within it; a sweep of CI length takes about a minute where nothing else runs
 # At its pace the model still takes some orders of things for errors, one in some 15,000 operations.
-[ "${VERBSD_SANITIZER-}" != tsan ] || [ -n "$full" ] || tap_skip_all "under ThreadSanitizer at full length only: the model is not sure at its pace"
+[ "${VERBSD_SANITIZER-}" != tsan ] || [ -n "$full" ] ||
+	tap_skip_all "under ThreadSanitizer at full length only: the model is not sure at its pace"
 if [ -n "$full" ]; then
 	seed=${VERBSD_SEED:-$((RANDOM * 32768 + RANDOM))}
 	total=$((total * 20))
