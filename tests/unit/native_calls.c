@@ -22,6 +22,23 @@ static void sink(enum log_level level, const char *id, const char *text)
 	snprintf(native_logged, sizeof(native_logged), "%s", text);
 }
 
+void native_start(struct client *a, struct client *b)
+{
+	kernel_use();
+	fixture_setup();
+	native_log();
+	client_join(a);
+	client_join(b);
+}
+
+void native_stop(struct client *a, struct client *b)
+{
+	client_close(a);
+	client_close(b);
+	fixture_teardown();
+	ck_assert_uint_eq(kernel_registered(), 0);
+}
+
 struct session *client_session(const struct client *client)
 {
 	list_for_each (pos, &fixture_server->sessions) {

@@ -20,6 +20,11 @@ struct session;
 extern char native_logged[512];
 void native_log(void);
 
+/* A daemon on a kernel of our own, that logs as native_log() has it, and two clients. */
+void native_start(struct client *a, struct client *b);
+/* The end of both and of the daemon, which leaves nothing registered. */
+void native_stop(struct client *a, struct client *b);
+
 struct session *client_session(const struct client *client);
 /* As native_open() leaves one, whose file is no device. Its number. */
 uint32_t native_give(const struct client *client, uint32_t driver);

@@ -19,19 +19,12 @@ static struct client a, b;
 
 static void setup(void)
 {
-	kernel_use();
-	fixture_setup();
-	native_log();
-	client_join(&a);
-	client_join(&b);
+	native_start(&a, &b);
 }
 
 static void teardown(void)
 {
-	client_close(&a);
-	client_close(&b);
-	fixture_teardown();
-	ck_assert_uint_eq(kernel_registered(), 0);
+	native_stop(&a, &b);
 }
 
 /* --- what it does ---------------------------------------------------------------------------------------------------- */

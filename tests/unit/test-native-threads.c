@@ -19,11 +19,7 @@ static struct client a, b;
 
 static void setup(void)
 {
-	kernel_use();
-	fixture_setup();
-	native_log();
-	client_join(&a);
-	client_join(&b);
+	native_start(&a, &b);
 }
 
 static struct worker *worker;
