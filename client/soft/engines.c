@@ -70,8 +70,7 @@ static enum engine_result run_atomic(struct soft_qp *qp, struct swqe *w, void *p
 	bool swap = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 	uint64_t value;
 
-	/* Whichever of the two is not aligned, the address or the place: the owner says so. */
-	if ((((uintptr_t)ptr | w->raddr) & 7) || sge_check(qp, w->sge, w->n_sge, IBV_ACCESS_LOCAL_WRITE) < 0 ||
+	if (!swqe_is_aligned(w, ptr) || sge_check(qp, w->sge, w->n_sge, IBV_ACCESS_LOCAL_WRITE) < 0 ||
 		(rt_in_progress_thread() && mr_probe(ptr, 8, true) < 0))
 		return ENGINE_NO;
 	value = atomic_apply(ptr, swap ? VSD_REQ_CMP_SWAP : VSD_REQ_FETCH_ADD, w->compare_add, w->swap);

@@ -248,6 +248,12 @@ static inline bool swqe_is_atomic(const struct swqe *w)
 	return swqe_has_response(w) && w->opcode != IBV_WR_RDMA_READ;
 }
 
+/* The word of an atomic, by its address and by where that is here: if either is not aligned, it is the owner who says so. */
+static inline bool swqe_is_aligned(const struct swqe *w, const void *place)
+{
+	return !(((uintptr_t)place | w->raddr) & 7);
+}
+
 /* The right to the peer's memory that a WRITE, a READ or an atomic needs. */
 static inline unsigned swqe_access(const struct swqe *w)
 {

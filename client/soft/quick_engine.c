@@ -40,8 +40,8 @@ static bool apply(const struct swqe *w, void *theirs, void *mine)
 	uint8_t op = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? VSD_REQ_CMP_SWAP : VSD_REQ_FETCH_ADD;
 	uint64_t value;
 
-	if (((uintptr_t)theirs | w->raddr) & 7)
-		return false; /* whichever of the two is not aligned: the owner says so */
+	if (!swqe_is_aligned(w, theirs))
+		return false;
 	value = atomic_apply(theirs, op, w->compare_add, w->swap);
 	copy_ordered(mine, &value, sizeof(value));
 	return true;
