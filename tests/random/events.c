@@ -78,12 +78,17 @@ static void wreck_events(struct m_qp *qp)
 	}
 }
 
+/* What is unreliable may have been long on its way. */
+bool may_be_established_late(const struct m_qp *qp)
+{
+	return qp->was_rtr && qp->in && qp->in->n && qp->type == IBV_QPT_UC && qp->out->established != YES;
+}
+
 static void qp_events(struct model *m, struct m_qp *qp)
 {
 	bool changed = qp->state_at > m->batch_start;
 
-	/* What is unreliable may have been long on its way. */
-	if (qp->was_rtr && qp->in && qp->in->n && qp->type == IBV_QPT_UC && qp->out->established != YES)
+	if (may_be_established_late(qp) || qp->established_late)
 		may_come(qp, IBV_EVENT_COMM_EST);
 	/* The daemon tells of an XRC receive QP when it gets to it. */
 	if (qp->xrc == XRC_RECV) {

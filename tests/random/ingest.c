@@ -527,6 +527,7 @@ void flow_close(struct model *m, struct m_qp *qp)
 {
 	struct m_flow *flow = qp->out;
 
+	qp->established_late |= may_be_established_late(qp);
 	srq_losses(m, qp);
 	receives_gone(m, qp);
 	for (size_t i = flow->done; i < flow->n; i++) {

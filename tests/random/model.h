@@ -185,6 +185,8 @@ void events_expect(struct model *m);
 bool events_complete(struct model *m, char *why, size_t size);
 bool events_check(struct model *m);
 void events_next_batch(struct model *m);
+/* A message of an earlier batch may still be the first one that the QP gets. */
+bool may_be_established_late(const struct m_qp *qp);
 
 /* --- settled.c --- */
 

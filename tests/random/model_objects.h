@@ -205,6 +205,7 @@ struct m_wr {
 	uint64_t resolved_ms;
 	bool delivered;	      /* a receive completed for it */
 	struct m_wr *lost;    /* of an unreliable one: a later one that was delivered before it was */
+	bool may_be_lost;     /* in an earlier batch something of an unreliable one may have been amiss */
 	struct m_recv *recv;
 	bool applied;	      /* its effect on memory was taken */
 	bool unsure;	      /* in an earlier batch it may have had it */
@@ -273,6 +274,7 @@ struct m_qp {
 	bool flushed; /* in this batch a receive was flushed */
 	unsigned state_at; /* the last operation that changed it */
 	bool was_rtr;	   /* in this batch */
+	bool established_late; /* or a life that ended in it, by a message of an earlier one */
 	bool served;	   /* it was in RTR or RTS in this life */
 	unsigned drain_due;	/* events that SQD may still bring */
 	bool draining_left;	/* SQD was left in this batch */

@@ -306,7 +306,7 @@ static void qps_follow(struct model *m)
 
 		/* That it is in error may be seen after the completion that says why. */
 		qp->excused_before = qp->excused && qp->state != IBV_QPS_ERR;
-		qp->failing = qp->excused = qp->flushed = qp->draining_left = false;
+		qp->failing = qp->excused = qp->flushed = qp->draining_left = qp->established_late = false;
 		qp->lives = 0;
 		qp->was_rtr = qp->live && qp->state == IBV_QPS_RTR;
 		queues_follow(&qp->rq);
@@ -329,6 +329,8 @@ void model_next_batch(struct model *m)
 		v = wr_verdict(m, wr);
 		wr->mask |= v.mask;
 		wr->recv_mask |= v.recv;
+		if (wr->flow->type != IBV_QPT_RC && takes_receive(wr) && !wr->delivered)
+			wr->may_be_lost |= message_arrives(m, wr) != YES;
 	}
 	windows_touch(m);
 	windows_follow(m);

@@ -485,18 +485,20 @@ bool one_before_may_fail_peer(struct model *m, const struct m_wr *wr)
 enum tri message_arrives(struct model *m, struct m_wr *wr)
 {
 	bool datagram = wr->flow->type == IBV_QPT_UD;
-	const struct m_qp *to = &m->qps[datagram ? wr->dst : wr->flow->peer];
 	enum tri all = datagram ? datagram_heard(m, wr) : flow_linked(m, wr->flow, wr->seq);
+	const struct m_qp *to;
 
 	if (all == NO)
 		return NO;
+	to = &m->qps[datagram ? wr->dst : wr->flow->peer];
 	if (!to->live || to->failing || to->out->wrecked || (!datagram && wr->flow->back->closed))
 		return MAYBE;
 	if (is_write(wr))
 		all = tri_and(all, remote_allowed(m, wr, IBV_ACCESS_REMOTE_WRITE));
 	if (wr->opcode == IBV_WR_SEND_WITH_INV)
 		all = tri_and(all, invalidate_allowed(m, wr, to->worker, wr->flow->peer));
-	return tri_and(all, wr->lost ? receive_waited(m, wr, to) : receive_waits(m, wr, to));
+	all = tri_and(all, wr->lost ? receive_waited(m, wr, to) : receive_waits(m, wr, to));
+	return all == YES && wr->may_be_lost ? MAYBE : all;
 }
 
 static enum tri is_heard(struct model *m, const struct m_wr *wr)
