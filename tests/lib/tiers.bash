@@ -198,7 +198,9 @@ tier_tsan()
 	local run=()
 	# ThreadSanitizer's shadow does not fit every layout that the kernel may choose at random.
 	setarch "$(uname -m)" -R true 2>/dev/null && run=(setarch "$(uname -m)" -R)
-	export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+	# A process with a thread of the library's sleeps for a second before it ends, for races of what goes on meanwhile: nearly
+	# all of these tests are such processes, and many start dozens. A part of that second is as good.
+	export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=50
 	if tier_build tsan tsan; then
 		make() { "${run[@]}" make "$@"; }
 		tier_make_check tsan tsan UNIT_TESTS
