@@ -130,6 +130,25 @@ static bool last_exists(const struct word *word)
 	return false;
 }
 
+/* After the WR: then what the model knows of the word is the filling. MAYBE: a part of it was. */
+static enum tri filled_since(const struct model *m, const struct m_wr *wr)
+{
+	enum tri filled = NO;
+
+	for (size_t i = 0; i < m->n_accesses; i++) {
+		const struct m_access *a = &m->accesses[i];
+
+		for (size_t k = 0; a->wr == wr && a->remote && k < m->n_fills; k++) {
+			const struct fill_seen *f = &m->fills[k];
+
+			if (f->range.hi <= a->lo || a->hi <= f->range.lo || !access_before_fill(a, f))
+				continue;
+			filled = f->range.lo <= a->lo && a->hi <= f->range.hi ? YES : filled == NO ? MAYBE : filled;
+		}
+	}
+	return filled;
+}
+
 static bool explain(struct model *m, const struct m_wr *first)
 {
 	struct word word = { .worker = wr_worker(m, first), .off = first->target };
@@ -137,6 +156,7 @@ static bool explain(struct model *m, const struct m_wr *first)
 	uint32_t off = (uint32_t)word.off;
 	bool known = !ranges_touch(&m->torn, word.worker, off, off + 8) && !memchr(memory->unknown + off, 1, 8);
 	uint64_t before;
+	enum tri filled = NO;
 
 	memcpy(&before, memory->bytes + off, 8);
 	for (size_t i = 0; i < m->n_atomics; i++) {
@@ -144,11 +164,16 @@ static bool explain(struct model *m, const struct m_wr *first)
 
 		if (!same_place(m, wr, first))
 			continue;
+		if (filled_since(m, wr) > filled)
+			filled = filled_since(m, wr);
 		if (word.n == ORDER_MAX || (is_atomic(wr) ? !returned(m, wr, &word.returned[word.n]) : wr->dirty))
 			known = false;
 		else
 			word.wrs[word.n++] = wr;
 	}
+	if (known && filled == YES)
+		return true;
+	known &= filled == NO;
 	if (!worker_read(m, word.worker, off, 8, (uint8_t *)&word.now))
 		return wrong(m, "died", "worker %u cannot be read", word.worker);
 	if (known && !(is_atomic(first) ? order_exists(&word, 0, before) : last_exists(&word)))
