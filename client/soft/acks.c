@@ -119,18 +119,40 @@ static void mark_acked(struct requester *req, uint64_t acked)
 	}
 }
 
+/* False: nonsense. */
+static bool take_acks(struct soft_qp *qp, uint64_t acked)
+{
+	struct requester *req = &qp->priv->req;
+
+	if (acked < req->acked || acked > req->msn)
+		return false;
+	mark_acked(req, acked);
+	req->rnr_left = qp->attr.rnr_retry;
+	requester_complete(qp);
+	return true;
+}
+
+/* What else comes of it, and what is wrong with it, is for the QP's turn: the wire stays one that has something. */
+void requester_acks_first(struct soft_qp *qp, struct wire *wire)
+{
+	if (qp->priv->failure == QP_FINE && !qp->priv->stopped && qp_state(qp) >= IBV_QPS_RTS && qp_state(qp) <= IBV_QPS_SQE)
+		take_acks(qp, wire_acked(wire));
+}
+
 int requester_acks(struct soft_qp *qp, struct wire *wire)
 {
 	struct requester *req = &qp->priv->req;
 	uint64_t acked = wire_acked(wire);
 
-	if (acked == req->acked)
+	if (acked == req->acked) {
+		wire_acked_done(wire, acked); /* requester_acks_first() may have been there */
 		return 0;
-	if (acked < req->acked || acked > req->msn)
+	}
+	if (!take_acks(qp, acked)) {
+		wire_acked_done(wire, acked);
 		return -EPROTO;
-	mark_acked(req, acked);
-	req->rnr_left = qp->attr.rnr_retry;
-	requester_complete(qp);
+	}
+	wire_acked_done(wire, acked);
 	return wire->req_out.held && wire_req_space(wire) < 0 ? -EPROTO : 1; /* gives chunks back */
 }
 

@@ -173,6 +173,7 @@ static struct wire *wire_new(struct pair *pair, const Vsd__EvWire *event, uint8_
 	if (!wire)
 		return NULL;
 	wire->pair = pair;
+	wire->set = &rt.hot;
 	wire->hazard = -1;
 	wire->far = !pair->side;
 	wire->index = event->wire;

@@ -162,6 +162,9 @@ bool soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe)
 		if (pushed) {
 			struct soft_cqe *slot = &cq->ring[cq->head++ & (cq->size - 1)];
 
+			/* Others see it before it is acknowledged, at the end of this turn. */
+			if (cqe->wc.opcode & IBV_WC_RECV)
+				rt_owe();
 			*slot = *cqe;
 			if (cq->wc_flags & CQ_TIMESTAMPS)
 				slot->timestamp = clock_ns(CLOCK_MONOTONIC_RAW);

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "client/soft/datagram_private.h"
+#include "client/soft/rt_private.h"
 #include "client/soft/grh.h"
 #include "client/soft/multicast.h"
 #include "client/soft/qp_private.h"
@@ -152,6 +153,10 @@ bool datagram_service(struct wire *wire)
 		rc = wire_req_peek(wire, &head);
 		if (rc <= 0)
 			break;
+		if (!order_is_kept_cold(wire)) {
+			rt.leftover = true;
+			break;
+		}
 		if (!legal(wire, &head, received + n)) {
 			rc = -EPROTO;
 			break;

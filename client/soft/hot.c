@@ -6,6 +6,7 @@
 #include "client/soft/hot.h"
 
 #include "client/soft/lane.h"
+#include "client/soft/order.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
@@ -49,6 +50,7 @@ static void place_clear(struct hot_set *set, unsigned place)
 {
 	atomic_store_explicit(&set->places[place], NULL, memory_order_release);
 	set->n--;
+	atomic_fetch_sub(&set->crowd, 1);
 	while (set->top && !hot_at(set, set->top - 1))
 		set->top--;
 }
@@ -71,6 +73,7 @@ static void retire(struct hot_set *set, unsigned place)
 	atomic_store_explicit(&wire->hot, false, memory_order_relaxed);
 	ready_clear(wire);
 	atomic_thread_fence(memory_order_seq_cst);
+	order_await(wire);
 	if (wire_pending(wire))
 		mark_self(wire);
 }
@@ -97,6 +100,8 @@ void hot_add(struct hot_set *set, struct wire *wire)
 	wire->idle = 0;
 	atomic_store_explicit(&set->places[place], wire, memory_order_release);
 	set->n++;
+	atomic_fetch_add(&set->crowd, 1);
+	order_forget(wire);
 	if (place >= set->top)
 		set->top = place + 1;
 }
@@ -108,6 +113,12 @@ void hot_remove(struct hot_set *set, const struct wire *wire)
 			place_clear(set, place);
 			return;
 		}
+}
+
+/* One of this process's own has no bit: while it is awaited it is not looked for. */
+static bool may_retire(const struct wire *wire)
+{
+	return wire->pair->segment || !wire_untaken(wire);
 }
 
 bool hot_serve(struct hot_set *set)
@@ -122,7 +133,7 @@ bool hot_serve(struct hot_set *set)
 		if (wire_pending(wire) && wire_serve(wire)) {
 			wire->idle = 0;
 			did = true;
-		} else if (++wire->idle > (set->n <= HOT_FEW ? RETIRE_FEW : RETIRE_MANY)) {
+		} else if (++wire->idle > (set->n <= HOT_FEW ? RETIRE_FEW : RETIRE_MANY) && may_retire(wire)) {
 			retire(set, place);
 		}
 	}

@@ -14,7 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HOT_MAX 16u
+#define HOT_MAX	    16u
+#define HOT_AWAITED 64u
 
 struct wire;
 struct pair;
@@ -23,6 +24,7 @@ struct hot_set {
 	_Atomic(struct wire *) places[HOT_MAX];
 	unsigned n;   /* wires in it */
 	unsigned top; /* no place from here on is taken */
+	_Atomic unsigned crowd; /* n, and HOT_AWAITED for each wire that is in no set and awaited (order.h) */
 };
 
 /* Puts a wire in, which may cost another one its place. Not there already. */

@@ -74,6 +74,14 @@ static inline bool wire_space_pending(const struct wire *wire)
 	       atomic_load_explicit(&theirs->resp_taken, memory_order_relaxed) != lane_pos(&wire->resp_out.taken);
 }
 
+/* The peer has not taken, or not said that it took, all that it was sent. */
+static inline bool wire_untaken(const struct wire *wire)
+{
+	return lane_pos(&wire->req_out.pos) != atomic_load_explicit(&wire->theirs->req_taken, memory_order_acquire) ||
+	       atomic_load_explicit(&wire->theirs->acked, memory_order_relaxed) !=
+		       atomic_load_explicit(&wire->seen_acked, memory_order_relaxed);
+}
+
 /* True when the peer left something in the wire that was not looked at. */
 static inline __attribute__((always_inline)) bool wire_pending(const struct wire *wire)
 {

@@ -4,7 +4,7 @@
  * and these calls do nothing. It is entered once, by the outermost call (soft_enter, soft_hold in td.h).
  *
  * Order, outermost first: progress lock, thread domain, sq lock, rq lock (of the same or another QP), srq lock, cq lock,
- * channel lock. Never two locks of one kind, but sq → rq as written. No control call under any of them.
+ * channel lock. Never two locks of one kind, but sq → rq as written, and by trylock (order.c). No control call under any of them.
  */
 #ifndef SOFT_LOCK_H
 #define SOFT_LOCK_H

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "client/soft/lane.h"
+#include "client/soft/order.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 #include "client/soft/td.h"
@@ -61,6 +62,14 @@ void loop_mark(struct wire *wire)
 	sleep_wake_if_asleep();
 }
 
+void loop_heat(struct wire *wire)
+{
+	pthread_mutex_lock(&rt.loop_lock);
+	if (!atomic_load(&wire->hot))
+		loop_push(wire);
+	pthread_mutex_unlock(&rt.loop_lock);
+}
+
 /* Leaves the hot set. */
 void loop_retire(struct wire *wire)
 {
@@ -87,10 +96,7 @@ void progress_adopt(struct wire *wire)
 		hot_add(&rt.hot, wire);
 		return;
 	}
-	pthread_mutex_lock(&rt.loop_lock);
-	if (!atomic_load(&wire->hot))
-		loop_push(wire);
-	pthread_mutex_unlock(&rt.loop_lock);
+	loop_heat(wire);
 }
 
 static void list_drop(struct wire **list, struct wire *wire)
@@ -104,6 +110,7 @@ static void list_drop(struct wire **list, struct wire *wire)
 
 void progress_forget_wire(struct wire *wire)
 {
+	order_forget(wire);
 	hot_remove(&rt.hot, wire);
 	if (wire->pair->segment) {
 		ready_clear(wire);
@@ -142,6 +149,7 @@ bool wire_serve(struct wire *wire)
 
 		did = qp && qp_service(qp, wire);
 	}
+	rt_owes_nothing();
 	/* A hint: seen when something came of it, or nothing did for some turns (its QP may have been busy). */
 	if (recvs != seen && (did || ++wire->tries > RECV_TRIES)) {
 		atomic_store_explicit(&wire->seen_recvs, recvs, memory_order_relaxed);

@@ -13,6 +13,7 @@
 
 #include "client/soft/buf.h"
 #include "client/soft/mr.h"
+#include "client/soft/order.h"
 #include "client/soft/qp.h"
 #include "client/soft/srq.h"
 #include "client/soft/tag.h"
@@ -262,6 +263,23 @@ static inline unsigned swqe_access(const struct swqe *w)
 	return w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
 }
 
+/* --- order.c ------------------------------------------------------------------------------------------------------ */
+/*
+ * What was acknowledged before the message that @wire has was posted is completed. False: not now, a turn comes (both locks).
+ * The wire is hot; or it may be one that is not.
+ */
+static inline bool order_is_kept(struct wire *wire)
+{
+	return __builtin_expect(atomic_load_explicit(&wire->set->crowd, memory_order_relaxed) <= 1, 1) || order_keep(wire);
+}
+
+static inline bool order_is_kept_cold(struct wire *wire)
+{
+	if (atomic_load_explicit(&wire->hot, memory_order_relaxed) && wire->pair->segment)
+		return order_is_kept(wire);
+	return order_keep(wire);
+}
+
 /* --- turn.c ------------------------------------------------------------------------------------------------------- */
 /* Publishes what was done to the send side (sq lock) or to the receive side (rq lock), one notice each at most. */
 void qp_publish_sq(struct soft_qp *qp);
@@ -302,6 +320,8 @@ bool requester_push(struct soft_qp *qp);
 int requester_inbound(struct soft_qp *qp, struct wire *wire);
 /* Acknowledgements alone. */
 int requester_acks(struct soft_qp *qp, struct wire *wire);
+/* The same ahead of a message of another wire (order.c). */
+void requester_acks_first(struct soft_qp *qp, struct wire *wire);
 /* Completes WRs in order. */
 void requester_complete(struct soft_qp *qp);
 /* Queues the completion of the WR at una, which frees its place and those before it once it is read. */

@@ -136,7 +136,7 @@ bool quick_turn(struct soft_qp *qp, struct wire *wire, bool *did)
 		}
 		if (lane_in_next(&wire->resp_in) || qp->priv->failure != QP_FINE)
 			return false;
-		if (!found) {
+		if (!found || !order_is_kept(wire)) {
 			qp_publish(qp);
 			return true;
 		}

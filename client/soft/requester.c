@@ -303,6 +303,10 @@ bool requester_push(struct soft_qp *qp)
 	uint32_t budget = QP_SLICE;
 	bool did = false;
 
+	if (rt_owes() && req->tx != req->head) {
+		rt_run_later(qp);
+		return false;
+	}
 	for (unsigned n = 0; req->tx != req->head; n++) {
 		struct swqe *w = swqe_at(req, req->tx);
 

@@ -79,6 +79,18 @@ bool rt_enter(void)
 	return true;
 }
 
+void rt_owe(void)
+{
+	if (rt_inside())
+		atomic_store_explicit(&rt.owes, true, memory_order_relaxed);
+}
+
+void rt_pay(void)
+{
+	if (rt_inside())
+		atomic_store_explicit(&rt.owes, false, memory_order_release);
+}
+
 void *rt_map(int fd, size_t size, bool write)
 {
 	void *mem = dontfork_mmap(NULL, size, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);

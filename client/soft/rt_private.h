@@ -62,6 +62,8 @@ struct pair_private {
 	_Atomic(const void *) locals[VSD_HAZARDS]; /* what each names of this process's own: the slot of a key; NULL: nothing */
 	_Atomic(struct map_table *) map; /* map.c's */
 	_Atomic uint32_t wires_made;
+	_Atomic uint64_t awaited[VSD_WIRES / 64]; /* order.c's: a bit a wire, and how many */
+	_Atomic unsigned n_awaited;
 	struct pool_state pools[2];
 	pthread_mutex_t pool_lock; /* guards the waiters and strays */
 	struct soft_qp *waiters, **waiters_tail;
@@ -91,6 +93,7 @@ struct rt {
 	bool leftover; /* the last round stopped at its bound */
 	/* what else each poll looks at */
 	_Atomic bool loop_any, run_any, watch_any, garbage_any; /* of the lists below */
+	_Atomic bool owes; /* a receive was completed by who is inside, and is not acknowledged yet (order.h) */
 	_Atomic bool polling;					 /* empty polls made the process active */
 	_Atomic uint64_t state;					 /* asleep or not, as in the page */
 	_Atomic uint64_t idle_polls;
@@ -128,6 +131,21 @@ extern struct rt rt;
 static inline bool rt_inside(void)
 {
 	return atomic_load_explicit(&rt.holder, memory_order_relaxed) == __builtin_thread_pointer();
+}
+
+/* Another thread completed a receive and has not acknowledged it: what is posted now waits for that. */
+static inline bool rt_owes(void)
+{
+	return __builtin_expect(atomic_load_explicit(&rt.owes, memory_order_acquire), 0) && !rt_inside();
+}
+
+/* A receive is completed where others see it, by who may be inside; the turn is over. */
+void rt_owe(void);
+void rt_pay(void);
+static inline void rt_owes_nothing(void)
+{
+	if (__builtin_expect(atomic_load_explicit(&rt.owes, memory_order_relaxed), 0))
+		rt_pay();
 }
 
 /* --- rt.c ---------------------------------------------------------------------------------------------------------- */
@@ -184,6 +202,8 @@ bool wire_serve(struct wire *wire);
 /* Marks a wire of this process itself as ready. */
 void loop_mark(struct wire *wire);
 void loop_retire(struct wire *wire);
+/* Puts it on its way to the hot set. */
+void loop_heat(struct wire *wire);
 void watch_add(struct wire *wire);
 /* Looks at a list of watched wires: those that stay on it. */
 struct wire *watch_prune(struct wire *list, uint64_t now);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "client/soft/lane.h"
+#include "client/soft/order.h"
 #include "client/soft/qp_private.h"
 #include "client/soft/rt_private.h"
 #include "client/soft/td.h"
@@ -53,6 +54,7 @@ void td_wire_add(struct soft_td *td, struct wire *wire)
 		word->wires++;
 		wire->word = (unsigned)(word - td->words);
 	}
+	wire->set = &td->hot;
 	atomic_store(&wire->td, td);
 }
 
@@ -80,6 +82,7 @@ void td_wire_remove(struct wire *wire)
 
 	if (!td)
 		return;
+	order_forget(wire);
 	if (wire->pair->segment) {
 		struct td_word *word = &td->words[wire->word];
 
@@ -94,6 +97,7 @@ void td_wire_remove(struct wire *wire)
 	watch_remove(td, wire);
 	atomic_store(&wire->hot, false);
 	atomic_store(&wire->watched, false);
+	wire->set = &rt.hot;
 	atomic_store(&wire->td, NULL);
 }
 
@@ -128,6 +132,7 @@ void td_wire_cool(struct soft_td *td, struct wire *wire)
 		ready_clear(wire);
 	}
 	atomic_thread_fence(memory_order_seq_cst);
+	order_await(wire);
 	if (!wire_pending(wire))
 		return;
 	if (wire->pair->segment)

@@ -94,6 +94,12 @@ static void reclaim(struct soft_qp *qp, struct wire *wire)
 		qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
 }
 
+/* With it a receive is completed. */
+static bool is_received(const struct vsd_req *head)
+{
+	return (head->flags & VSD_F_LAST) && (head->op == VSD_REQ_SEND || (head->flags & VSD_F_IMM));
+}
+
 static bool inbound(struct soft_qp *qp, struct wire *wire)
 {
 	struct vsd_req head;
@@ -103,6 +109,8 @@ static bool inbound(struct soft_qp *qp, struct wire *wire)
 	for (unsigned n = 0; qp->priv->failure == QP_FINE; n++) {
 		int found = serves(qp_state(qp)) ? wire_req_peek(wire, &head) : 0;
 
+		if (found > 0 && is_received(&head) && !order_is_kept_cold(wire))
+			break;
 		/* Behind a request that was served: what else there is to do is for the next turn. */
 		if (n && !found && !qp->priv->resp.stream.active && !qp->priv->resp.rnr_owed && !qp->priv->resp.nak_owed)
 			break;
@@ -243,6 +251,16 @@ void qp_run(struct soft_qp *qp)
 		datagram_turn(qp);
 	else
 		try_turn(qp, NULL);
+	rt_owes_nothing();
+}
+
+/* False: not what is flushed at once. */
+static __attribute__((noinline)) bool post_later(struct soft_qp *qp)
+{
+	if (qp_state(qp) != IBV_QPS_RTS)
+		return false;
+	rt_run_later(qp);
+	return true;
 }
 
 void qp_posted(struct soft_qp *qp)
@@ -252,6 +270,8 @@ void qp_posted(struct soft_qp *qp)
 	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
 	int state = qp_state(qp);
 
+	if (rt_owes() && post_later(qp))
+		return;
 	if (wire && quick_engine(qp, wire))
 		return;
 	if (wire && quick_push(qp, wire)) {

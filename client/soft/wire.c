@@ -15,6 +15,7 @@
 
 #include "client/control/control.h"
 #include "client/soft/lane.h"
+#include "client/soft/order.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
@@ -306,11 +307,7 @@ uint64_t wire_acked(struct wire *wire)
 {
 	if (!peer_half(wire))
 		return 0;
-
-	uint64_t acked = atomic_load_explicit(&wire->theirs->acked, memory_order_acquire);
-
-	atomic_store_explicit(&wire->seen_acked, acked, memory_order_relaxed);
-	return acked;
+	return atomic_load_explicit(&wire->theirs->acked, memory_order_acquire);
 }
 
 /* --- space and notice -------------------------------------------------------------------------------------------- */
@@ -366,13 +363,16 @@ static void kick_if_asleep(struct pair *pair)
 	atomic_store(&pair->priv->kicked, state);
 }
 
-/* The usual case of notify(): the other process is awake and polls this wire, and somebody looks at what stays untaken. */
+/*
+ * The usual case of notify(): the other process is awake and polls this wire, as this one does, and somebody looks at what
+ * stays untaken.
+ */
 static inline bool is_told(const struct wire *wire)
 {
 	const struct pair *pair = wire->pair;
 	uint64_t bit = 1ull << (wire->index % 64);
 
-	return pair->segment && wire->mine != wire->theirs &&
+	return pair->segment && wire->mine != wire->theirs && atomic_load_explicit(&wire->hot, memory_order_relaxed) &&
 	       (atomic_load_explicit(&pair->mem->sides[!pair->side].ready[wire->index / 64], memory_order_relaxed) & bit) &&
 	       !(atomic_load_explicit(&pair->page->state, memory_order_relaxed) & 1) &&
 	       (atomic_load_explicit(&wire->watched, memory_order_relaxed) ||
@@ -389,10 +389,14 @@ static void notify(struct wire *wire)
 	}
 	if (!pair->segment) {
 		loop_mark(wire);
+		if (!atomic_load_explicit(&wire->hot, memory_order_relaxed))
+			order_await(wire);
 		return;
 	}
 	mark_ready(pair, wire->index);
 	kick_if_asleep(pair);
+	if (!atomic_load_explicit(&wire->hot, memory_order_relaxed))
+		order_await(wire);
 	if (!atomic_load_explicit(&wire->watched, memory_order_relaxed) &&
 	    lane_pos(&wire->req_out.pos) != lane_pos(&wire->req_out.taken))
 		watch_add(wire);

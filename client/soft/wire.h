@@ -16,6 +16,7 @@
 
 #include "proto/ring_abi.h"
 
+struct hot_set;
 struct map_grant;
 struct soft_qp;
 struct soft_td;
@@ -82,9 +83,10 @@ struct wire {
 	_Atomic(struct soft_qp *) qp; /* NULL: datagram wire */
 	/* private to the runtime */
 	_Atomic uint64_t seen_state; /* the peer's half state at the last wire_look() */
-	_Atomic uint64_t seen_acked; /* theirs->acked at the last wire_acked() */
+	_Atomic uint64_t seen_acked; /* theirs->acked as of the last wire_acked_done() */
 	_Atomic uint32_t seen_recvs;
 	unsigned idle, tries;
+	struct hot_set *set;	      /* the process's, or that of its domain: as @td */
 	_Atomic(struct soft_td *) td; /* of its QP; changes with the domain parked, under the progress lock */
 	unsigned word;		      /* of the domain, with its bit */
 	int hazard; /* the pair's slot that it keeps, -1: none (sq lock) */
@@ -159,6 +161,11 @@ void wire_ack(struct wire *wire, uint64_t acked);
 void wire_resp_ack(struct wire *wire);
 /* What the peer has acknowledged (sq lock). The caller checks it against what it sent. */
 uint64_t wire_acked(struct wire *wire);
+/* All that is completed up to there: nobody needs to look again. */
+static inline void wire_acked_done(struct wire *wire, uint64_t acked)
+{
+	atomic_store_explicit(&wire->seen_acked, acked, memory_order_release);
+}
 
 /* --- space and notice -------------------------------------------------------------------------------------------- */
 /* "Tell me when there is space": sets my want flag with a full barrier; the caller must look at the space again. */

@@ -515,6 +515,7 @@ START_TEST(a_turn_leaves_what_is_not_common)
 	ck_assert(quick_push(a, wire_of(a)));
 	ck_assert(quick_turn(b, wire_of(b), &did));
 	ck_assert(did);
+	ck_assert_int_eq(requester_acks(a, wire_of(a)), 1); /* or the next one waits for who has that QP */
 	memset(memory, 0x33, 8);
 	queued(IBV_WR_SEND, 8);
 	ck_assert(quick_push(a, wire_of(a)));

@@ -641,6 +641,8 @@ START_TEST(pending_tells_what_was_not_looked_at)
 	wire_ack(two.end[1], 1);
 	ck_assert(wire_pending(two.end[0]));
 	ck_assert_uint_eq(wire_acked(two.end[0]), 1);
+	ck_assert(wire_pending(two.end[0]));
+	wire_acked_done(two.end[0], 1);
 	ck_assert(!wire_pending(two.end[0]));
 	wire_close(two.end[1]);
 	ck_assert(wire_pending(two.end[0]));
