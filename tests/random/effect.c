@@ -28,8 +28,11 @@ static enum effect behind(const struct m_wr *wr)
 	const struct m_flow *flow = wr->flow;
 	const struct m_wr *failed = flow->failed_wr;
 
-	/* What needs no peer does not wait until the peer has answered what is in front of it. */
-	if (is_local(wr) && flow->failure && refused_by_peer(flow->failure))
+	/*
+	 * What needs no peer does not wait until the peer has answered what is in front of it; which may be repeated then, and
+	 * its memory not be there any more.
+	 */
+	if (is_local(wr) && (refused_by_peer(flow->failure) || flow->failure == IBV_WC_LOC_PROT_ERR))
 		return EFFECT_MAYBE;
 	if (!flow->failure || flow->failure == IBV_WC_RETRY_EXC_ERR || failed->index < flow->revived)
 		return EFFECT_MAYBE;
