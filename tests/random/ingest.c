@@ -123,6 +123,7 @@ static void wr_resolve(struct model *m, struct m_wr *wr, enum outcome outcome, e
 	wr->status = status;
 	wr->resolved_at = m->batch;
 	wr->resolved_ms = m->now_ms;
+	wr->resolved_look = m->looks;
 	for (unsigned i = 0; i < wr->n_copies; i++)
 		wr_resolve(m, wr->flow->at[wr->index + 1 + i], outcome, status);
 	if (outcome == OUT_OK && !wr->signaled && !wr->parent && m->cqs[qp->send_cq].due)

@@ -17,6 +17,7 @@ struct model {
 	struct m_worker worker[WORKERS];
 	unsigned seq, batch_start, batch;
 	uint64_t now_ms;
+	unsigned looks; /* at all workers, so far */
 	struct m_td tds[OBJECTS];
 	struct m_pd pds[OBJECTS];
 	struct m_cq cqs[OBJECTS];

@@ -203,6 +203,7 @@ struct m_wr {
 	enum ibv_wc_status status;
 	unsigned resolved_at; /* batch */
 	uint64_t resolved_ms;
+	unsigned resolved_look;
 	bool delivered;	      /* a receive completed for it */
 	struct m_wr *lost;    /* of an unreliable one: a later one that was delivered before it was */
 	bool may_be_lost;     /* in an earlier batch something of an unreliable one may have been amiss */

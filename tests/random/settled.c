@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The first datagram to a process may be long on its way: its wire has to be made first. */
-enum { LOST_MS = 3000 };
+enum { LOST_MS = 3000, LOST_LOOKS = 30 };
 
 #define WHY(...) (snprintf(why, size, __VA_ARGS__), false)
 
@@ -344,7 +344,8 @@ void model_next_batch(struct model *m)
 
 		/* What did not arrive in all that time was lost. */
 		if (wr->flow->type != IBV_QPT_RC && takes_receive(wr) && !wr->delivered && !wr->lost &&
-			wr->outcome != OUT_NONE && m->now_ms - wr->resolved_ms > LOST_MS)
+			wr->outcome != OUT_NONE && m->now_ms - wr->resolved_ms > LOST_MS &&
+			m->looks - wr->resolved_look > LOST_LOOKS)
 			wr->lost = wr;
 	}
 	m->n_fills = 0;
