@@ -98,7 +98,7 @@ tier_scripts()
 	local tests=()
 	mapfile -t tests < <(tier_list "$2" "$4")
 	[ ${#tests[@]} -gt 0 ] || return 0
-	VERBSD_BUILD=$top/build/$2 VERBSD_ROOT=$3 "$top/tests/lib/run-tap" -t "$1" "${tests[@]}"
+	VERBSD_BUILD=$top/build/$2 VERBSD_ROOT=$3 "$top/tests/lib/run-tap" -t "$1" -b "$(tier_list "$2" BESIDE_TESTS | xargs)" "${tests[@]}"
 }
 
 # tier_tool TIER NAME COMMAND...: one tool is one test.
