@@ -284,7 +284,6 @@ static int progress_to(struct soft_cq *cq, struct ibv_wc *wc, struct soft_cqe *c
 	bool did;
 	int n;
 
-	rt_idle_poll(&rt.idle_polls);
 	if (!progress_begin())
 		return 0;
 	target_open(cq, wc, cqe, max);
@@ -302,7 +301,6 @@ static int progress_to(struct soft_cq *cq, struct ibv_wc *wc, struct soft_cqe *c
  */
 static bool domain_round(struct soft_td *td)
 {
-	rt_idle_poll(&td->polls);
 	td->idle_rounds = td_round(td, false) ? 0 : td->idle_rounds + 1;
 	if (td->idle_rounds < YIELD_ROUNDS)
 		return false;
@@ -317,6 +315,8 @@ static int domain_poll(struct soft_cq *cq, int max, struct ibv_wc *wc)
 	int n = take_many(cq, max, wc);
 	bool yield = false;
 
+	if (td)
+		rt_polled(&td->polls);
 	if (n == 0 && max > 0 && td) {
 		target_open(cq, wc, NULL, max);
 		yield = domain_round(td);
@@ -336,6 +336,8 @@ static bool domain_pop(struct soft_cq *cq, struct soft_cqe *cqe)
 	struct soft_td *td = soft_enter(&cq->lock);
 	bool got = take_one(cq, cqe), yield = false;
 
+	if (td)
+		rt_polled(&td->polls);
 	if (!got && td) {
 		target_open(cq, NULL, cqe, 1);
 		yield = domain_round(td);
@@ -352,6 +354,7 @@ bool cq_pop_progress(struct soft_cq *cq, struct soft_cqe *cqe)
 {
 	if (soft_lock_td(&cq->lock))
 		return domain_pop(cq, cqe);
+	rt_polled(&rt.polls);
 	if (cq_pop(cq, cqe))
 		return true;
 	return progress_to(cq, NULL, cqe, 1) || cq_pop(cq, cqe);
@@ -366,6 +369,7 @@ int soft_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 		return -EIO;
 	if (soft_lock_td(&cq->lock))
 		return domain_poll(cq, n, wc);
+	rt_polled(&rt.polls);
 	got = pop_many(cq, n, wc);
 	if (got || n <= 0)
 		return got;

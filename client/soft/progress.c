@@ -333,8 +333,7 @@ static bool run_queue(void)
 		pthread_mutex_unlock(&rt.run_lock);
 		if (!qp)
 			break;
-		qp_run(qp);
-		did = true;
+		did |= qp_run(qp); /* who has its locks may wait for this CPU: nothing was done */
 	}
 	return did;
 }
@@ -369,10 +368,13 @@ void qp_again(struct soft_qp *qp)
 {
 	struct soft_td *td = qp_td(qp);
 
-	if (td)
+	if (td) {
 		td_again(td, qp);
-	else
-		rt_run_later(qp);
+	} else if (!atomic_load_explicit(&qp->run_queued, memory_order_relaxed)) {
+		run_push(qp);
+		if (!rt_inside())
+			sleep_soon();
+	}
 }
 
 static void run_remove(struct soft_qp *qp)
@@ -544,7 +546,7 @@ void progress_end(bool did)
 		sched_yield();
 	/* This thread may not come back. */
 	if (left)
-		sleep_wake_if_asleep();
+		sleep_soon();
 }
 
 bool rt_progress(void)

@@ -90,8 +90,8 @@ int soft_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 /* --- for rt.c ---------------------------------------------------------------------------------------------------- */
 /* Inbound work of a wire: acknowledgements and responses, then requests; bounded. True when something was done. */
 bool qp_service(struct soft_qp *qp, struct wire *wire);
-/* Outbound work: the requester goes on. */
-void qp_run(struct soft_qp *qp);
+/* Outbound work: the requester goes on. False: others have its locks, and it is queued again. */
+bool qp_run(struct soft_qp *qp);
 /* It has another turn soon: said in a turn of its own, with its locks or its domain. */
 void qp_again(struct soft_qp *qp);
 /* The daemon made a wire for this QP. Takes it over (wire->qp is set); false: the QP does not want it (any more). */

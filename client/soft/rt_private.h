@@ -96,7 +96,7 @@ struct rt {
 	_Atomic bool owes; /* a receive was completed by who is inside, and is not acknowledged yet (order.h) */
 	_Atomic bool polling;					 /* empty polls made the process active */
 	_Atomic uint64_t state;					 /* asleep or not, as in the page */
-	_Atomic uint64_t idle_polls;
+	_Atomic uint64_t polls;
 	struct hot_set hot;
 	struct pair *pairs;
 	pthread_mutex_t pairs_lock; /* for those who look at the pairs without the progress lock */
@@ -250,24 +250,26 @@ void sleep_arm(uint64_t deadline);
 /* Wakes the progress thread, if the process is asleep and was not woken since. */
 void sleep_wake_if_asleep(void);
 void sleep_wake(void);
+/* Work is left: the progress thread looks after it a tick from now. */
+void sleep_soon(void);
 /* Reads what the daemon sent until now. No lock held. */
 void sleep_read_events(void);
 /* A CQ was armed: the program is about to wait for an event. @td: its domain, which nobody has entered. */
 void rt_armed(struct soft_td *td);
 /* The process is not known to poll, or sleeps: one empty poll more. */
-void sleep_idle_poll(void);
+void sleep_polled(void);
 
 static inline bool rt_asleep(void)
 {
 	return atomic_load_explicit(&rt.state, memory_order_relaxed) & 1;
 }
 
-/* An empty poll, counted in the process's or the domain's count; one that is lost in a race is no matter. */
-static inline void rt_idle_poll(_Atomic uint64_t *count)
+/* A poll, counted in the process's or the domain's count; one that is lost in a race is no matter. */
+static inline void rt_polled(_Atomic uint64_t *count)
 {
 	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_relaxed);
 	if (__builtin_expect(!atomic_load_explicit(&rt.polling, memory_order_relaxed) || rt_asleep(), 0))
-		sleep_idle_poll();
+		sleep_polled();
 }
 
 /* --- events.c ---------------------------------------------------------------------------------------------------------- */

@@ -87,6 +87,17 @@ void sleep_wake_if_asleep(void)
 	atomic_store(&rt.self_kicked, state);
 }
 
+/*
+ * A thread that left work behind mostly goes on with it in its next call, and better than the progress thread: if it does
+ * not, the tick will.
+ */
+void sleep_soon(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&rt.running, memory_order_relaxed))
+		stay_awake();
+}
+
 void sleep_arm(uint64_t deadline)
 {
 	pthread_mutex_lock(&rt.arm_lock);
@@ -131,11 +142,11 @@ static bool take_kick_back(void)
 /* --- polling ------------------------------------------------------------------------------------------------------------- */
 
 /*
- * A program that polls empty again and again makes the process active; the timer then starts the ticks, so this costs
- * no wake-up. A few empty polls between events, as event-driven programs make them, do not add up: blocking and
- * arming start the count anew.
+ * A program that polls again and again makes the process active; the timer then starts the ticks, so this costs no
+ * wake-up. A few polls between events, as event-driven programs make them, do not add up: blocking and arming start the
+ * count anew.
  */
-void sleep_idle_poll(void)
+void sleep_polled(void)
 {
 	unsigned n = atomic_load_explicit(&rt.flip_count, memory_order_relaxed);
 
@@ -479,7 +490,7 @@ static void polling_tick(void)
 {
 	static uint64_t polls_then; /* the progress thread's */
 	static unsigned idle_ticks;
-	uint64_t polls = atomic_load_explicit(&rt.idle_polls, memory_order_relaxed) + td_polls();
+	uint64_t polls = atomic_load_explicit(&rt.polls, memory_order_relaxed) + td_polls();
 
 	progress_tick();
 	idle_ticks = polls != polls_then ? 0 : idle_ticks + 1;

@@ -77,7 +77,7 @@ void td_free(struct soft_td *td);
 /* --- the owner -------------------------------------------------------------------------------------------------------- */
 
 void td_take_back(struct soft_td *td);
-/* Work is left, and this thread may not come back: the progress thread is woken if all sleep. */
+/* Work is left, and this thread may not come back: the progress thread looks after it with the next tick. */
 void td_left_behind(void);
 
 static inline void td_enter(struct soft_td *td)

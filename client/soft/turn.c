@@ -201,10 +201,10 @@ bool qp_turn(struct soft_qp *qp)
 	return did;
 }
 
-static bool try_turn(struct soft_qp *qp, struct wire *wire)
+/* False: somebody has a lock of it, and it is to run later. */
+static bool try_turn(struct soft_qp *qp, struct wire *wire, bool *did)
 {
-	bool did = false;
-
+	*did = false;
 	if (!soft_trylock(&qp->sq_lock)) {
 		rt_run_later(qp);
 		return false;
@@ -215,25 +215,28 @@ static bool try_turn(struct soft_qp *qp, struct wire *wire)
 		return false;
 	}
 	if (!wire || atomic_load_explicit(&qp->wire, memory_order_relaxed) == wire) {
-		if (!wire || !quick_turn(qp, wire, &did))
-			did |= qp_turn(qp);
+		if (!wire || !quick_turn(qp, wire, did))
+			*did |= qp_turn(qp);
 	}
 	soft_unlock(&qp->rq_lock);
 	soft_unlock(&qp->sq_lock);
-	return did;
+	return true;
 }
 
 bool qp_service(struct soft_qp *qp, struct wire *wire)
 {
-	return try_turn(qp, wire);
+	bool did;
+
+	try_turn(qp, wire, &did);
+	return did;
 }
 
 /* Datagrams of this process go straight to another QP's receive queue: of their own QP only the sq lock is held. */
-static void datagram_turn(struct soft_qp *qp)
+static bool datagram_turn(struct soft_qp *qp)
 {
 	if (!soft_trylock(&qp->sq_lock)) {
 		rt_run_later(qp);
-		return;
+		return false;
 	}
 	if (qp_state(qp) == IBV_QPS_ERR) {
 		soft_lock(&qp->rq_lock);
@@ -243,15 +246,19 @@ static void datagram_turn(struct soft_qp *qp)
 		qp_posted(qp);
 	}
 	soft_unlock(&qp->sq_lock);
+	return true;
 }
 
-void qp_run(struct soft_qp *qp)
+bool qp_run(struct soft_qp *qp)
 {
+	bool did, something;
+
 	if (qp->init.qp_type == IBV_QPT_UD)
-		datagram_turn(qp);
+		did = datagram_turn(qp);
 	else
-		try_turn(qp, NULL);
+		did = try_turn(qp, NULL, &something);
 	rt_owes_nothing();
+	return did;
 }
 
 /* False: not what is flushed at once. */
