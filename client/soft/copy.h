@@ -8,13 +8,53 @@
 #define SOFT_COPY_H
 
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 int copy_to_program(void *dst, const void *src, size_t n);
 int copy_from_program(void *dst, const void *src, size_t n);
 /* The same of memory that may not be there (on-demand paging): so in whatever thread, at the price of a system call. */
 int copy_to_paged(void *dst, const void *src, size_t n);
 int copy_from_paged(void *dst, const void *src, size_t n);
-/* The plain copy with the rule about the last bytes. */
+/* memmove(), where processors do it well. */
+void copy_plain(void *dst, const void *src, size_t n);
+/* The same with the rule about the last bytes. */
 void copy_ordered(void *dst, const void *src, size_t n);
+
+/* The same where most are one word. */
+static inline void copy_word(void *dst, const void *src, size_t n)
+{
+	uint64_t word;
+
+	if (n != sizeof(word) || (uintptr_t)dst & 7) {
+		copy_ordered(dst, src, n);
+		return;
+	}
+	memcpy(&word, src, sizeof(word));
+	__atomic_store_n((uint64_t *)dst, word, __ATOMIC_RELEASE);
+}
+
+/* memcpy() of a few bytes, without the call. */
+static inline void copy_few(void *dst, const void *src, size_t n)
+{
+	uint8_t *to = dst;
+	const uint8_t *from = src;
+
+	if (n >= 16) {
+		for (size_t i = 0; i + 16 < n; i += 16)
+			memcpy(to + i, from + i, 16);
+		memcpy(to + n - 16, from + n - 16, 16);
+	} else if (n >= 8) {
+		memcpy(to, from, 8);
+		memcpy(to + n - 8, from + n - 8, 8);
+	} else if (n >= 4) {
+		memcpy(to, from, 4);
+		memcpy(to + n - 4, from + n - 4, 4);
+	} else if (n) {
+		to[0] = from[0];
+		to[n / 2] = from[n / 2];
+		to[n - 1] = from[n - 1];
+	}
+}
 
 #endif

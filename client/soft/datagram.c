@@ -312,7 +312,7 @@ static int put(struct soft_qp *qp, struct swqe *w, struct datagram_peer *peer)
 	int space = wire_req_space(wire);
 
 	if (space >= 0 && space < head.slots) {
-		wire_want_space(wire);
+		wire_want_space(wire, WIRE_WANT_REQ);
 		space = wire_req_space(wire);
 	}
 	if (space < head.slots)

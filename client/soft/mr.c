@@ -29,21 +29,14 @@
 uint64_t key_wait_limit = 10000000000ull;
 
 static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct key_slot *_Atomic leaves[LEAVES];
+struct key_slot *_Atomic key_leaves[LEAVES];
 
 void key_in_child(void)
 {
 	pthread_mutex_init(&grow_lock, NULL);
 	for (size_t i = 0; i < LEAVES; i++)
-		if (atomic_load_explicit(&leaves[i], memory_order_relaxed))
-			atomic_store_explicit(&leaves[i], NULL, memory_order_relaxed);
-}
-
-struct key_slot *key_slot_get(uint32_t key)
-{
-	struct key_slot *leaf = atomic_load_explicit(&leaves[key >> (8 + LEAF_SHIFT)], memory_order_acquire);
-
-	return leaf ? &leaf[(key >> 8) % LEAF] : NULL;
+		if (atomic_load_explicit(&key_leaves[i], memory_order_relaxed))
+			atomic_store_explicit(&key_leaves[i], NULL, memory_order_relaxed);
 }
 
 bool key_is_used(uint32_t key)
@@ -55,7 +48,7 @@ bool key_is_used(uint32_t key)
 
 struct key_slot *key_slot_make(uint32_t key)
 {
-	struct key_slot *_Atomic *at = &leaves[key >> (8 + LEAF_SHIFT)];
+	struct key_slot *_Atomic *at = &key_leaves[key >> (8 + LEAF_SHIFT)];
 
 	pthread_mutex_lock(&grow_lock);
 	if (!atomic_load(at))
@@ -132,7 +125,7 @@ struct soft_mr *mr_find(bool (*match)(const struct soft_mr *mr, const void *arg)
 	struct soft_mr *found = NULL;
 
 	for (size_t i = 0; i < (size_t)LEAVES * LEAF && !found; i++) {
-		struct key_slot *leaf = atomic_load_explicit(&leaves[i / LEAF], memory_order_acquire);
+		struct key_slot *leaf = atomic_load_explicit(&key_leaves[i / LEAF], memory_order_acquire);
 
 		if (!leaf) {
 			i |= LEAF - 1;
@@ -153,12 +146,6 @@ struct soft_mr *mr_find(bool (*match)(const struct soft_mr *mr, const void *arg)
 	return found;
 }
 
-/* The bytes [addr, addr+length) are within [start, start+size). */
-static bool within(uint64_t addr, uint64_t length, uint64_t start, uint64_t size)
-{
-	return addr >= start && addr - start <= size && length <= size - (addr - start);
-}
-
 static int mr_check(const struct soft_mr *mr, uint32_t key, const struct soft_pd *pd, uint64_t addr, uint64_t length,
 		    unsigned access, bool remote, void **ptr)
 {
@@ -170,7 +157,7 @@ static int mr_check(const struct soft_mr *mr, uint32_t key, const struct soft_pd
 	}
 	if ((mr->access & access) != access)
 		return -EACCES;
-	if (!within(addr, length, mr->iova, mr->mr.length))
+	if (!mr_within(addr, length, mr->iova, mr->mr.length))
 		return -ERANGE;
 	*ptr = (void *)((uintptr_t)mr->mem + (addr - mr->iova)); /* of an implicit region mem is NULL */
 	return 0;
@@ -221,18 +208,6 @@ int mr_ref_in(struct soft_td *td, uint32_t key, const struct soft_pd *pd, const 
 	if (r < 0)
 		mr_unref(ref);
 	return r;
-}
-
-void *mr_named(const struct key_slot *slot, const struct soft_pd *pd, const struct ibv_sge *sge, unsigned access)
-{
-	uintptr_t object = atomic_load(&slot->object);
-	const struct soft_mr *mr = (const void *)object;
-	void *ptr;
-
-	if (!object || object & 1 || mr->null || mr->access & IBV_ACCESS_ON_DEMAND ||
-	    mr_check(mr, sge->lkey, pd, sge->addr, sge->length, access, false, &ptr) < 0)
-		return NULL;
-	return ptr;
 }
 
 int mr_ref(uint32_t key, const struct soft_pd *pd, const struct soft_qp *qp, uint64_t addr, uint64_t length,

@@ -21,8 +21,16 @@ struct key_slot {
 #define KEY_LEAF_SHIFT 10
 #define KEY_LEAF (1u << KEY_LEAF_SHIFT)
 
+extern struct key_slot *_Atomic key_leaves[1u << (24 - KEY_LEAF_SHIFT)];
+
 /* The slot of a key; NULL: no key of that range was ever open. */
-struct key_slot *key_slot_get(uint32_t key);
+static inline struct key_slot *key_slot_get(uint32_t key)
+{
+	struct key_slot *leaf = atomic_load_explicit(&key_leaves[key >> (8 + KEY_LEAF_SHIFT)], memory_order_acquire);
+
+	return leaf ? &leaf[(key >> 8) % KEY_LEAF] : NULL;
+}
+
 /* Makes it. NULL: no memory. */
 struct key_slot *key_slot_make(uint32_t key);
 
@@ -37,11 +45,59 @@ static inline void key_slot_leave(struct key_slot *slot)
 	atomic_fetch_sub_explicit(&slot->users, 1, memory_order_release);
 }
 
+/* The bytes [addr, addr+length) are within [start, start+size). */
+static inline bool mr_within(uint64_t addr, uint64_t length, uint64_t start, uint64_t size)
+{
+	return addr >= start && addr - start <= size && length <= size - (addr - start);
+}
+
 /*
- * The bytes that @sge names of the region in @slot, with @access to them, inside a hazard that names the slot. NULL: of no
- * region that simply is there, or none for this.
+ * The @length bytes at @addr of the region in @slot, with @access to them, for who holds the slot: by a hazard that names
+ * it, or by mr_hold(). NULL: of no region that simply is there, or none for this.
  */
-void *mr_named(const struct key_slot *slot, const struct soft_pd *pd, const struct ibv_sge *sge, unsigned access);
+static inline void *mr_named(const struct key_slot *slot, const struct soft_pd *pd, uint32_t key, uint64_t addr,
+			     uint64_t length, unsigned access)
+{
+	uintptr_t object = atomic_load(&slot->object);
+	const struct soft_mr *mr = (const void *)object;
+
+	if (!object || object & 1 || mr->null || (mr->access & (access | IBV_ACCESS_ON_DEMAND)) != access ||
+	    mr->key != key || !soft_pd_same(mr->pd, pd) || !mr_within(addr, length, mr->iova, mr->mr.length))
+		return NULL;
+	return mr->mem + (addr - mr->iova);
+}
+
+/* A slot that is held for the time of a copy: named by the domain, else counted. */
+struct mr_hold {
+	struct key_slot *slot;
+	struct soft_td *td;
+};
+
+static inline void mr_let_go(struct mr_hold *hold)
+{
+	if (hold->td)
+		td_key_leave(hold->td, hold->slot);
+	else
+		key_slot_leave(hold->slot);
+}
+
+/* mr_ref_in() for the common case: one local piece, of a region as mr_named() wants it. NULL: ask mr_ref_in(). */
+static inline void *mr_hold(struct soft_td *td, const struct soft_pd *pd, uint32_t key, uint64_t addr, uint64_t length,
+			    unsigned access, struct mr_hold *hold)
+{
+	void *ptr;
+
+	hold->slot = key_slot_get(key);
+	if (!hold->slot)
+		return NULL;
+	hold->td = td && td_key_enter(td, hold->slot) ? td : NULL;
+	if (!hold->td)
+		atomic_fetch_add(&hold->slot->users, 1);
+	ptr = mr_named(hold->slot, pd, key, addr, length, access);
+	if (!ptr)
+		mr_let_go(hold);
+	return ptr;
+}
 
 /* Waits until nobody of ours is in the slot and no peer's hazard names @key (0: do not ask). -EBUSY after 10 s, which
  * tests shorten. */

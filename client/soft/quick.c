@@ -9,8 +9,20 @@
 
 #include "client/soft/copy.h"
 #include "client/soft/lane.h"
+#include "client/soft/mr_private.h"
 
 #define TWO_SLOTS (LANE_RW_BASE + LANE_MORE) /* the longest message here */
+
+/* As qp_count(), without a call. */
+static inline void count(const struct soft_qp *qp, enum vsd_counter counter, uint64_t n)
+{
+	struct soft_td *td = qp_td(qp);
+
+	if (td)
+		td_count(td, counter, n);
+	else
+		atomic_fetch_add_explicit(&rt.page->counters[counter], n, memory_order_relaxed);
+}
 
 /* --- a turn ------------------------------------------------------------------------------------------------------------ */
 
@@ -42,66 +54,68 @@ static const struct soft_rwqe *receive_for(struct soft_qp *qp, uint32_t len)
 	return recv->n_sge == 1 && recv->sge->length >= len ? recv : NULL;
 }
 
-static bool place(struct soft_qp *qp, const struct ibv_sge *sge, const void *payload, uint32_t len)
+/* What stands in the slots goes where the program wants it: the peer may change it meanwhile, but no other's bytes. */
+static bool place(struct soft_qp *qp, const struct wire *wire, const struct vsd_req *head, const struct ibv_sge *sge)
 {
-	struct mr_ref ref;
-	void *ptr;
-	bool usual;
+	const struct vsd_req *slot = lane_in_slot(&wire->req_in, wire->req_in.pos);
+	struct mr_hold hold;
+	uint8_t *to;
 
-	if (!len)
+	if (!head->len)
 		return true;
-	if (mr_ref_in(qp_td(qp), sge->lkey, qp->srq ? qp->srq->pd : qp->pd, NULL, sge->addr, len, IBV_ACCESS_LOCAL_WRITE,
-		    false, &ref, &ptr) < 0)
+	to = mr_hold(qp_td(qp), qp->srq ? qp->srq->pd : qp->pd, sge->lkey, sge->addr, head->len, IBV_ACCESS_LOCAL_WRITE, &hold);
+	if (!to)
 		return false;
-	usual = !ref.mr->null && !mr_is_paged(&ref);
-	if (usual)
-		copy_ordered(ptr, payload, len);
-	mr_unref(&ref);
-	return usual;
+	if (head->slots == 1) {
+		copy_word(to, slot->rw.data, head->len);
+	} else {
+		const struct vsd_req_more *more = lane_in_slot(&wire->req_in, wire->req_in.pos + 1);
+
+		copy_few(to, slot->rw.data, LANE_RW_BASE);
+		copy_ordered(to + LANE_RW_BASE, more->data, head->len - LANE_RW_BASE);
+	}
+	mr_let_go(&hold);
+	return true;
 }
 
 static bool complete(struct soft_qp *qp, const struct vsd_req *head, uint64_t wr_id)
 {
-	struct soft_cqe cqe = {
-		.wc = {
-			.wr_id = wr_id,
-			.opcode = IBV_WC_RECV,
-			.byte_len = head->len,
-			.qp_num = qp->v.qp.qp_num,
-			.imm_data = head->flags & VSD_F_IMM ? head->imm : 0,
-			.wc_flags = head->flags & VSD_F_IMM ? IBV_WC_WITH_IMM : 0,
-		},
-		.of = qp,
-		.solicited = head->flags & VSD_F_SOLICITED,
+	const struct ibv_wc wc = {
+		.wr_id = wr_id,
+		.opcode = IBV_WC_RECV,
+		.byte_len = head->len,
+		.qp_num = qp->v.qp.qp_num,
+		.imm_data = head->flags & VSD_F_IMM ? head->imm : 0,
+		.wc_flags = head->flags & VSD_F_IMM ? IBV_WC_WITH_IMM : 0,
 	};
+	struct ibv_wc *target;
 
-	return !qp->recv_cq || soft_cq_push(qp->recv_cq, &cqe);
+	if (!qp->recv_cq)
+		return true;
+	target = soft_cq_target(qp->recv_cq);
+	if (target) {
+		*target = wc;
+		return true;
+	}
+	return soft_cq_push(qp->recv_cq,
+			    &(struct soft_cqe){ .wc = wc, .of = qp, .solicited = head->flags & VSD_F_SOLICITED });
 }
 
 static bool serve_send(struct soft_qp *qp, struct wire *wire)
 {
 	struct responder *resp = &qp->priv->resp;
 	const struct soft_rwqe *recv;
-	uint8_t payload[TWO_SLOTS];
 	struct vsd_req head;
 
-	memcpy(&head, lane_in_slot(&wire->req_in, wire->req_in.pos), sizeof(head));
+	memcpy(&head, lane_in_slot(&wire->req_in, wire->req_in.pos), offsetof(struct vsd_req, rw));
 	if (!is_whole_send(qp, wire, &head))
 		return false;
 	recv = receive_for(qp, head.len);
-	if (!recv)
-		return false;
-	memcpy(payload, head.rw.data, LANE_RW_BASE);
-	if (head.slots == 2) {
-		const struct vsd_req_more *more = lane_in_slot(&wire->req_in, wire->req_in.pos + 1);
-
-		memcpy(payload + LANE_RW_BASE, more->data, LANE_MORE);
-	}
-	if (!place(qp, recv->sge, payload, head.len))
+	if (!recv || !place(qp, wire, &head, recv->sge))
 		return false;
 	resp->rq.tail += !qp->srq;
 	resp->has_recv = false;
-	qp_count(qp, VSD_COUNT_BYTES_RECEIVED, head.len);
+	count(qp, VSD_COUNT_BYTES_RECEIVED, head.len);
 	if (!complete(qp, &head, recv->wr_id))
 		qp_fail(qp, QP_FAIL_CQ, IBV_EVENT_QP_FATAL);
 	resp->msn++;
@@ -111,14 +125,44 @@ static bool serve_send(struct soft_qp *qp, struct wire *wire)
 	return true;
 }
 
+/* In RTR nothing is sent; the first message that comes then is an event. */
 static bool can_turn(const struct soft_qp *qp, const struct wire *wire)
 {
 	const struct responder *resp = &qp->priv->resp;
+	bool busy = resp->open | resp->rnr | resp->rnr_owed | resp->nak_owed | resp->stream.active;
 
-	return quick_is_smooth(qp, wire) && qp->priv->req.tx == qp->priv->req.head && !wire->req_out.held &&
-	       !wire->resp_out.held && !atomic_load_explicit(&wire->want, memory_order_relaxed) && !resp->open &&
-	       !resp->rnr && !resp->rnr_owed && !resp->nak_owed && !resp->stream.active && !rt_in_progress_thread() &&
+	return (qp_state(qp) == IBV_QPS_RTR ? resp->comm_est && quick_is_calm(qp, wire) : quick_is_smooth(qp, wire)) &&
+	       !(wire->req_out.held | wire->resp_out.held | busy) &&
+	       !(atomic_load_explicit(&wire->want, memory_order_relaxed) & WIRE_WANT_RESP) && !rt_in_progress_thread() &&
 	       !(qp->srq && qp->srq->tags);
+}
+
+/* As qp_publish() where all there may be is messages that were served. */
+static void publish(struct soft_qp *qp, struct wire *wire)
+{
+	struct responder *resp = &qp->priv->resp;
+	const struct requester *req = &qp->priv->req;
+
+	if (req->notify | req->resp_dirty) {
+		qp_publish(qp);
+		return;
+	}
+	if (!resp->dirty)
+		return;
+	resp->dirty = resp->notify = false;
+	wire_ack(wire, resp->done);
+	wire_notify(wire);
+}
+
+/* What waits for room in the lane goes on, and what was done is said. */
+static bool end_turn(struct soft_qp *qp, struct wire *wire)
+{
+	const struct requester *req = &qp->priv->req;
+
+	if (req->tx != req->head && !quick_push(qp, wire))
+		return false;
+	publish(qp, wire);
+	return true;
 }
 
 bool quick_turn(struct soft_qp *qp, struct wire *wire, bool *did)
@@ -136,17 +180,16 @@ bool quick_turn(struct soft_qp *qp, struct wire *wire, bool *did)
 		}
 		if (lane_in_next(&wire->resp_in) || qp->priv->failure != QP_FINE)
 			return false;
-		if (!found || !order_is_kept(wire)) {
-			qp_publish(qp);
-			return true;
-		}
+		if (!found || !order_is_kept(wire))
+			return end_turn(qp, wire);
 		if (!serve_send(qp, wire))
 			return false;
 		*did = true;
 		if (qp->priv->failure != QP_FINE)
 			return false;
 	}
-	return false;
+	qp_again(qp);
+	return end_turn(qp, wire);
 }
 
 /* --- a post ------------------------------------------------------------------------------------------------------------- */
@@ -157,40 +200,48 @@ static bool is_short_send(const struct swqe *w)
 	       w->length <= TWO_SLOTS && !(w->flags & IBV_SEND_FENCE) && !w->internal;
 }
 
-static bool gather(struct soft_qp *qp, const struct swqe *w, uint8_t *payload)
+/* The payload goes into slots of ours that the peer has taken before: what stands behind a short one it has seen. */
+static void put_payload(struct lane_out *lane, const uint8_t *from, uint32_t n)
 {
-	struct mr_ref ref;
-	void *ptr;
-	bool usual;
+	struct vsd_req *slot = lane_out_slot(lane, lane->pos);
+	struct vsd_req_more *more;
 
-	if (w->flags & IBV_SEND_INLINE || !w->length) {
-		memcpy(payload, w->data, w->length);
-		return true;
+	if (n <= LANE_RW_BASE) {
+		copy_few(slot->rw.data, from, n);
+		return;
 	}
-	if (w->n_sge != 1 || rt_in_progress_thread() ||
-	    mr_ref_in(qp_td(qp), w->sge->lkey, qp->pd, NULL, w->sge->addr, w->length, 0, false, &ref, &ptr) < 0)
-		return false;
-	usual = !ref.mr->null && !mr_is_paged(&ref);
-	if (usual)
-		memcpy(payload, ptr, w->length);
-	mr_unref(&ref);
-	return usual;
+	more = lane_out_slot(lane, lane->pos + 1);
+	copy_few(slot->rw.data, from, LANE_RW_BASE);
+	copy_few(more->data, from + LANE_RW_BASE, n - LANE_RW_BASE);
+	atomic_store_explicit(&more->tag, lane_tag(lane->pos + 1, lane->n), memory_order_relaxed);
+	lane->chunks[(lane->pos + 1) & (lane->n - 1)] = -1;
 }
 
-static void put(struct wire *wire, const struct swqe *w, uint64_t msn, const uint8_t *payload)
+static bool gather(struct soft_qp *qp, const struct swqe *w, struct lane_out *lane)
 {
-	struct lane_out *lane = &wire->req_out;
+	struct mr_hold hold;
+	const uint8_t *from;
+
+	if (w->flags & IBV_SEND_INLINE || !w->length) {
+		put_payload(lane, w->data, w->length);
+		return true;
+	}
+	if (w->n_sge != 1 || rt_in_progress_thread())
+		return false;
+	from = mr_hold(qp_td(qp), qp->pd, w->sge->lkey, w->sge->addr, w->length, 0, &hold);
+	if (!from)
+		return false;
+	put_payload(lane, from, w->length);
+	mr_let_go(&hold);
+	return true;
+}
+
+static void put(struct lane_out *lane, const struct swqe *w, uint64_t msn)
+{
 	struct vsd_req *slot = lane_out_slot(lane, lane->pos);
 	unsigned slots = 1 + (w->length > LANE_RW_BASE);
 	bool has_imm = w->opcode == IBV_WR_SEND_WITH_IMM;
 
-	if (slots == 2) {
-		struct vsd_req_more *more = lane_out_slot(lane, lane->pos + 1);
-
-		memcpy(more->data, payload + LANE_RW_BASE, LANE_MORE);
-		atomic_store_explicit(&more->tag, lane_tag(lane->pos + 1, lane->n), memory_order_relaxed);
-		lane->chunks[(lane->pos + 1) & (lane->n - 1)] = -1;
-	}
 	slot->op = VSD_REQ_SEND;
 	slot->flags = VSD_F_FIRST | VSD_F_LAST | (w->flags & IBV_SEND_SOLICITED ? VSD_F_SOLICITED : 0) |
 		      (has_imm ? VSD_F_IMM : 0);
@@ -198,32 +249,106 @@ static void put(struct wire *wire, const struct swqe *w, uint64_t msn, const uin
 	slot->slots = (uint8_t)slots;
 	slot->msn = (uint32_t)msn;
 	slot->len = slot->total = w->length;
-	memcpy(slot->rw.data, payload, LANE_RW_BASE);
 	lane->chunks[lane->pos & (lane->n - 1)] = -1;
 	atomic_store_explicit(&slot->tag, lane_tag(lane->pos, lane->n), memory_order_release);
 	lane_pos_set(&lane->pos, lane->pos + slots);
 }
 
+/* Room for a message of two slots; the peer's line is looked at when half of it is used up. */
+static bool has_room(struct wire *wire)
+{
+	const struct lane_out *lane = &wire->req_out;
+
+	return (!lane->held && lane->pos - lane->taken <= lane->n / 2 && lane->n >= 16) || wire_req_space(wire) >= 2;
+}
+
+static bool can_push(const struct soft_qp *qp, const struct wire *wire)
+{
+	return quick_is_smooth(qp, wire) && !qp->priv->req.restart;
+}
+
+/* The lane is full, and the peer will tell. */
+static bool is_awaited(const struct wire *wire)
+{
+	return atomic_load_explicit(&wire->want, memory_order_relaxed) & WIRE_WANT_REQ;
+}
+
+/* The WR at tx is in the lane. */
+static void pushed(struct requester *req, struct wire *wire, struct swqe *w)
+{
+	put(&wire->req_out, w, req->msn);
+	w->msn = req->msn++;
+	w->off = w->length;
+	w->state = SWQE_SENT;
+	req->known = true;
+	req->owners = ++req->tx;
+	if (req->started < req->tx)
+		req->started = req->tx;
+}
+
 bool quick_push(struct soft_qp *qp, struct wire *wire)
 {
 	struct requester *req = &qp->priv->req;
-	uint8_t payload[TWO_SLOTS] = { 0 }; /* the peer sees what is behind a short message, too */
 
-	if (!quick_is_smooth(qp, wire) || req->restart || atomic_load_explicit(&wire->want, memory_order_relaxed))
+	if (!can_push(qp, wire))
 		return false;
 	while (req->tx != req->head) {
 		struct swqe *w = swqe_at(req, req->tx);
 
-		if (!is_short_send(w) || wire_req_space(wire) < 2 || !gather(qp, w, payload))
+		if (!is_short_send(w))
 			return false;
-		put(wire, w, req->msn, payload);
-		w->msn = req->msn++;
-		w->off = w->length;
-		w->state = SWQE_SENT;
-		req->known = req->notify = true;
-		req->owners = ++req->tx;
-		if (req->started < req->tx)
-			req->started = req->tx;
+		if (!has_room(wire))
+			return is_awaited(wire);
+		if (!gather(qp, w, &wire->req_out))
+			return false;
+		pushed(req, wire, w);
+		req->notify = true;
 	}
+	wire_want_clear(wire, WIRE_WANT_REQ);
+	return true;
+}
+
+/* One piece, short, and nothing that the general way would refuse. */
+static bool is_short_post(const struct soft_qp *qp, const struct ibv_send_wr *wr)
+{
+	const struct requester *req = &qp->priv->req;
+
+	return wr && !wr->next && (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM) && wr->num_sge == 1 &&
+	       wr->sg_list->length <= TWO_SLOTS && wr->sg_list->length && !(wr->send_flags & IBV_SEND_FENCE) &&
+	       (wr->send_flags & IBV_SEND_INLINE ? wr->sg_list->length <= req->max_inline : req->max_sge);
+}
+
+bool quick_post(struct soft_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct requester *req = &qp->priv->req;
+	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
+	struct swqe *w = swqe_at(req, req->head);
+	uint32_t i = req->head & req->mask;
+
+	if (!wire || !is_short_post(qp, wr) || req->tx != req->head || req->resp_dirty | req->notify || is_awaited(wire) || rt_owes() || !can_push(qp, wire) ||
+	    req->head - req->internals - atomic_load_explicit(&req->freed, memory_order_acquire) >= req->max ||
+	    !has_room(wire))
+		return false;
+	*w = (struct swqe){
+		.wr_id = wr->wr_id,
+		.imm = wr->imm_data,
+		.length = wr->sg_list->length,
+		.opcode = wr->opcode,
+		.flags = wr->send_flags & (IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE),
+		.internal = TAG_WR_NO,
+		.sge = req->sges + (size_t)i * req->max_sge,
+		.data = req->inlines + i * req->inline_stride,
+	};
+	if (w->flags & IBV_SEND_INLINE) {
+		copy_few(w->data, (const void *)(uintptr_t)wr->sg_list->addr, w->length);
+	} else {
+		w->n_sge = 1;
+		*w->sge = *wr->sg_list;
+	}
+	if (!gather(qp, w, &wire->req_out))
+		return false;
+	req->head++;
+	pushed(req, wire, w);
+	wire_notify(wire);
 	return true;
 }

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Small READs, WRITEs and atomics with one piece of memory at this end, that the map or the cma engine can run: what
- * engines.c does, by the same rules. WRs of one post that name the same keys share one hazard slot, whose barrier is the
- * only one, since the slot names the region at this end as well. What cannot be done so is left to engines.c.
+ * READs, WRITEs and atomics of at most one slice, with one piece of memory at this end, that the map or the cma engine can
+ * run: what engines.c does, by the same rules. WRs of one post that name the same keys share one hazard slot, whose barrier is
+ * the only one, since the slot names the region at this end as well. What cannot be done so is left to engines.c.
  */
 #include "client/soft/quick.h"
 
 #include "client/soft/copy.h"
 #include "client/soft/map.h"
 #include "client/soft/mr_private.h"
-
-#define QUICK_BYTES (QP_SLICE / QP_TURN_WRS) /* of one WR */
 
 static bool is_inline(const struct swqe *w)
 {
@@ -19,7 +17,7 @@ static bool is_inline(const struct swqe *w)
 
 static bool is_quick(const struct soft_qp *qp, const struct swqe *w)
 {
-	if (w->state != SWQE_QUEUED || w->lane_only || w->internal || !w->length || w->length > QUICK_BYTES)
+	if (w->state != SWQE_QUEUED || w->lane_only || w->internal || !w->length || w->length > QP_SLICE)
 		return false;
 	if (w->opcode == IBV_WR_RDMA_WRITE)
 		return is_inline(w) || w->n_sge == 1;
@@ -110,7 +108,8 @@ static bool run(struct soft_qp *qp, struct wire *wire, const struct swqe *w, enu
 	void *mine = w->data;
 
 	if (!is_inline(w))
-		mine = mr_named(slot, qp->pd, w->sge, w->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE);
+		mine = mr_named(slot, qp->pd, w->sge->lkey, w->sge->addr, w->sge->length,
+				w->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE);
 	if (!mine)
 		return false;
 	return engine == ENGINE_MAP ? run_mapped(wire, w, mine) : run_cma(wire, w, mine);
@@ -123,8 +122,8 @@ static bool is_alike(const struct soft_qp *qp, const struct swqe *first, const s
 	       (is_inline(w) || (!is_inline(first) && w->sge->lkey == first->sge->lkey));
 }
 
-/* From the next one on, as many as go on alike. */
-static unsigned run_together(struct soft_qp *qp, struct wire *wire)
+/* From the next one on, as many as go on alike, as long as there is something left of @budget, bytes. */
+static unsigned run_together(struct soft_qp *qp, struct wire *wire, uint32_t *budget)
 {
 	struct requester *req = &qp->priv->req;
 	struct swqe *first = swqe_at(req, req->tx), *w = first;
@@ -141,10 +140,11 @@ static unsigned run_together(struct soft_qp *qp, struct wire *wire)
 	while (run(qp, wire, w, engine, slot)) {
 		w->off = w->length;
 		w->state = SWQE_DONE;
+		*budget -= w->length;
 		if (++n == QP_TURN_WRS || req->tx + n == req->head)
 			break;
 		w = swqe_at(req, req->tx + n);
-		if (!is_alike(qp, first, w))
+		if (w->length > *budget || !is_alike(qp, first, w))
 			break;
 	}
 	wire_hazard_leave(wire, hazard);
@@ -154,9 +154,11 @@ static unsigned run_together(struct soft_qp *qp, struct wire *wire)
 bool quick_engine(struct soft_qp *qp, struct wire *wire)
 {
 	struct requester *req = &qp->priv->req;
+	uint32_t budget = QP_SLICE;
 
-	while (req->tx != req->head && is_quick(qp, swqe_at(req, req->tx)) && is_in_turn(qp, wire)) {
-		unsigned n = run_together(qp, wire);
+	while (req->tx != req->head && is_quick(qp, swqe_at(req, req->tx)) && swqe_at(req, req->tx)->length <= budget &&
+	       is_in_turn(qp, wire)) {
+		unsigned n = run_together(qp, wire, &budget);
 
 		if (!n)
 			return false;

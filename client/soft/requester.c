@@ -56,7 +56,7 @@ static int lane_room(struct wire *wire, unsigned slots)
 	int space = wire_req_space(wire);
 
 	if (space >= 0 && space < (int)slots) {
-		wire_want_space(wire);
+		wire_want_space(wire, WIRE_WANT_REQ);
 		space = wire_req_space(wire);
 	}
 	return space < 0 ? space : space >= (int)slots;

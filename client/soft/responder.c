@@ -174,7 +174,7 @@ int responder_slot(struct soft_qp *qp, struct wire *wire)
 
 	(void)qp;
 	if (space == 0) {
-		wire_want_space(wire);
+		wire_want_space(wire, WIRE_WANT_RESP);
 		space = wire_resp_space(wire);
 	}
 	return space < 0 ? space : space > 0;

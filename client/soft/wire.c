@@ -19,8 +19,6 @@
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
-enum { WANT_REQ = 1, WANT_RESP = 2 };
-
 #define RW_BASE LANE_RW_BASE
 #define UD_BASE sizeof(((struct vsd_req *)0)->ud.data)
 #define MORE LANE_MORE
@@ -97,16 +95,6 @@ static void lane_chunk(struct lane_out *lane, uint64_t pos, int chunk)
 		lane->held++;
 }
 
-static void want_clear(struct wire *wire, unsigned bit)
-{
-	unsigned want = atomic_load_explicit(&wire->want, memory_order_relaxed);
-
-	if (!(want & bit))
-		return;
-	want = atomic_fetch_and(&wire->want, ~bit) & ~bit;
-	atomic_store_explicit(&wire->mine->want_space, want, memory_order_relaxed);
-}
-
 int wire_req_space(struct wire *wire)
 {
 	return lane_space(wire, &wire->req_out, POOL_REQ, &wire->theirs->req_taken);
@@ -122,7 +110,7 @@ int wire_resp_space(struct wire *wire)
 	int space = lane_space(wire, &wire->resp_out, POOL_RESP, &wire->theirs->resp_taken);
 	struct soft_qp *qp = atomic_load_explicit(&wire->qp, memory_order_relaxed);
 
-	if (wire->resp_out.taken != before && qp && atomic_load_explicit(&wire->want, memory_order_relaxed) & WANT_RESP)
+	if (wire->resp_out.taken != before && qp && atomic_load_explicit(&wire->want, memory_order_relaxed) & WIRE_WANT_RESP)
 		qp_again(qp);
 	return space;
 }
@@ -180,7 +168,7 @@ void wire_req_put(struct wire *wire, const struct vsd_req *head, const void *pay
 	lane_chunk(lane, lane->pos, chunk);
 	atomic_store_explicit(&slot->tag, lane_tag(lane->pos, lane->n), memory_order_release);
 	lane_pos_set(&lane->pos, lane->pos + head->slots);
-	want_clear(wire, WANT_REQ);
+	wire_want_clear(wire, WIRE_WANT_REQ);
 }
 
 void wire_resp_put(struct wire *wire, const struct vsd_resp *resp, int chunk)
@@ -193,7 +181,7 @@ void wire_resp_put(struct wire *wire, const struct vsd_resp *resp, int chunk)
 	lane_chunk(lane, lane->pos, chunk);
 	atomic_store_explicit(&slot->tag, lane_tag(lane->pos, lane->n), memory_order_release);
 	lane_pos_set(&lane->pos, lane->pos + 1);
-	want_clear(wire, WANT_RESP);
+	wire_want_clear(wire, WIRE_WANT_RESP);
 }
 
 /* --- consumer ---------------------------------------------------------------------------------------------------- */
@@ -312,11 +300,21 @@ uint64_t wire_acked(struct wire *wire)
 
 /* --- space and notice -------------------------------------------------------------------------------------------- */
 
-void wire_want_space(struct wire *wire)
+void wire_want_space(struct wire *wire, unsigned want)
 {
-	atomic_store(&wire->want, WANT_REQ | WANT_RESP);
-	atomic_store(&wire->mine->want_space, WANT_REQ | WANT_RESP);
+	want |= atomic_fetch_or(&wire->want, want);
+	atomic_store(&wire->mine->want_space, want);
 	atomic_thread_fence(memory_order_seq_cst);
+}
+
+void wire_want_clear(struct wire *wire, unsigned want)
+{
+	unsigned before = atomic_load_explicit(&wire->want, memory_order_relaxed);
+
+	if (!(before & want))
+		return;
+	before = atomic_fetch_and(&wire->want, ~want);
+	atomic_store_explicit(&wire->mine->want_space, before & ~want, memory_order_relaxed);
 }
 
 /*

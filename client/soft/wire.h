@@ -91,7 +91,7 @@ struct wire {
 	unsigned word;		      /* of the domain, with its bit */
 	int hazard; /* the pair's slot that it keeps, -1: none (sq lock) */
 	struct wire_view view; /* (sq lock) */
-	_Atomic unsigned want;	/* WANT_* bits set in mine->want_space */
+	_Atomic unsigned want;	/* WIRE_WANT_* bits set in mine->want_space */
 	_Atomic bool released;
 	_Atomic bool hot;	/* in the hot set (loopback: or on its way there) */
 	_Atomic bool watched;
@@ -169,7 +169,10 @@ static inline void wire_acked_done(struct wire *wire, uint64_t acked)
 
 /* --- space and notice -------------------------------------------------------------------------------------------- */
 /* "Tell me when there is space": sets my want flag with a full barrier; the caller must look at the space again. */
-void wire_want_space(struct wire *wire);
+enum { WIRE_WANT_REQ = 1, WIRE_WANT_RESP = 2 };
+void wire_want_space(struct wire *wire, unsigned want);
+/* Nobody waits for that any more. */
+void wire_want_clear(struct wire *wire, unsigned want);
 /* The full barrier of a post, then ready bit and kick where they are due. Call once after a batch; no lock needed,
  * may be called under sq or rq lock. Loopback: puts the other end's wire into the hot set. */
 void wire_notify(struct wire *wire);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/soft/post.h"
+#include "client/soft/quick.h"
 
 #define BIT(opcode) (1u << (opcode))
 #define MESSAGES    (BIT(IBV_WR_SEND) | BIT(IBV_WR_SEND_WITH_IMM))
@@ -203,6 +204,11 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 		return EIO;
 	}
 	td = soft_enter(&qp->sq_lock);
+	if (quick_post(qp, wr)) {
+		qp_count(qp, VSD_COUNT_POSTS, 1);
+		soft_leave(&qp->sq_lock, td);
+		return 0;
+	}
 	err = post_state(qp);
 	for (; wr && !err; wr = wr->next) {
 		err = enqueue(qp, wr);

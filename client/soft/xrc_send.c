@@ -120,7 +120,7 @@ static int put_aim(struct soft_qp *qp, struct wire *wire, uint32_t srqn)
 	int space = wire_req_space(wire);
 
 	if (space == 0) {
-		wire_want_space(wire);
+		wire_want_space(wire, WIRE_WANT_REQ);
 		space = wire_req_space(wire);
 	}
 	if (space <= 0)

@@ -14,7 +14,7 @@
 #include "tests/unit/soft_mapped.h"
 
 #define SIZE (1u << 20)
-#define LONG 4096u /* what the engines' part takes at most */
+#define LONG 4096u /* what is mixed below with what is short */
 #define TWO  (LANE_RW_BASE + LANE_MORE)
 
 static struct soft_mr *read_only;
@@ -138,7 +138,7 @@ SPOIL(half_done, w->state = SWQE_ENGINE)
 SPOIL(for_the_lane, w->lane_only = true)
 SPOIL(of_the_library, w->internal = 1)
 SPOIL(empty, w->length = w->sge->length = 0)
-SPOIL(long_one, w->length = w->sge->length = LONG + 1)
+SPOIL(long_one, w->length = w->sge->length = QP_SLICE + 1)
 SPOIL(in_pieces, w->n_sge = 2)
 SPOIL(without_a_piece, w->n_sge = 0)
 SPOIL(a_send_of_a_kind, w->opcode = IBV_WR_SEND)
@@ -345,7 +345,6 @@ SPOIL(fenced, w->flags |= IBV_SEND_FENCE)
 SPOIL(long_send, w->length = w->sge->length = TWO + 1)
 SPOIL(send_with_invalidate, w->opcode = IBV_WR_SEND_WITH_INV)
 SPOIL(starts_again, req->restart = true)
-SPOIL(waits_for_space, atomic_store(&wire->want, 1))
 SPOIL(full, wire->req_out.pos = atomic_load(&wire->theirs->req_taken) + MAPPED_SLOTS - 1)
 
 static const struct spoil push_spoils[] = {
@@ -376,7 +375,6 @@ static const struct spoil push_spoils[] = {
 	{ "long", IBV_WR_SEND, long_send },
 	{ "invalidate", IBV_WR_SEND, send_with_invalidate },
 	{ "starts again", IBV_WR_SEND, starts_again },
-	{ "waits for space", IBV_WR_SEND, waits_for_space },
 	{ "full", IBV_WR_SEND, full },
 };
 
@@ -427,10 +425,10 @@ SPOIL_OF(b, b_stopped, b->priv->stopped = true)
 SPOIL_OF(b, b_broken, wire->broken = true)
 SPOIL_OF(b, b_closed, wire->peer_closed = true)
 SPOIL_OF(b, b_has_a_timer, b->priv->timer_set = 1)
-SPOIL_OF(b, b_has_not_sent, req->head++)
+SPOIL_OF(b, comes_to_rtr, atomic_store(&b->state, IBV_QPS_RTR))
 SPOIL_OF(b, b_wants_chunks_back, wire->req_out.held = 1)
 SPOIL_OF(b, b_wants_answers_taken, wire->resp_out.held = 1)
-SPOIL_OF(b, b_waits_for_space, atomic_store(&wire->want, 1))
+SPOIL_OF(b, b_waits_for_space, atomic_store(&wire->want, WIRE_WANT_RESP))
 SPOIL_OF(b, in_a_message, resp->open = true)
 SPOIL_OF(b, not_ready, resp->rnr = true)
 SPOIL_OF(b, owes_not_ready, resp->rnr_owed = true)
@@ -466,7 +464,7 @@ static const struct {
 	{ "broken", b_broken },
 	{ "closed", b_closed },
 	{ "timer", b_has_a_timer },
-	{ "has not sent", b_has_not_sent },
+	{ "first one in RTR", comes_to_rtr },
 	{ "wants chunks back", b_wants_chunks_back },
 	{ "wants answers taken", b_wants_answers_taken },
 	{ "waits for space", b_waits_for_space },

@@ -598,7 +598,7 @@ START_TEST(space_is_told_to_who_wants_it_only)
 	make_ends(false, 2, 2);
 	wire_notify_space(two.end[1]);
 	ck_assert_uint_eq(two.pair[0]->mem->sides[0].summary, 0);
-	wire_want_space(two.end[0]);
+	wire_want_space(two.end[0], WIRE_WANT_REQ);
 	wire_notify_space(two.end[1]);
 	ck_assert_uint_eq(two.pair[0]->mem->sides[0].summary, 1);
 }
@@ -610,14 +610,19 @@ START_TEST(a_wish_for_space_ends_with_the_next_request)
 
 	make_ends(false, 2, 2);
 	ck_assert_int_eq(wire_req_space(two.end[0]), 2);
-	wire_want_space(two.end[0]);
+	wire_want_space(two.end[0], WIRE_WANT_REQ);
+	wire_want_space(two.end[0], WIRE_WANT_RESP);
 	head = send_head(two.end[0], 0);
 	wire_req_put(two.end[0], &head, NULL, -1);
-	/* The response lane may still want it. */
+	/* The response lane still wants it. */
 	ck_assert_uint_ne(two.end[0]->mine->want_space, 0);
 	struct vsd_resp resp = { .op = VSD_RESP_DONE };
 
 	wire_resp_put(two.end[0], &resp, -1);
+	ck_assert_uint_eq(two.end[0]->mine->want_space, 0);
+	/* Who sends and answers nothing does not go on wanting for the answers that it might. */
+	wire_want_space(two.end[0], WIRE_WANT_REQ);
+	wire_want_clear(two.end[0], WIRE_WANT_REQ);
 	ck_assert_uint_eq(two.end[0]->mine->want_space, 0);
 }
 END_TEST
