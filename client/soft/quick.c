@@ -24,6 +24,12 @@ static inline void count(const struct soft_qp *qp, enum vsd_counter counter, uin
 		atomic_fetch_add_explicit(&rt.page->counters[counter], n, memory_order_relaxed);
 }
 
+/* The lane is full, and the peer will tell. */
+static bool is_awaited(const struct wire *wire)
+{
+	return atomic_load_explicit(&wire->want, memory_order_relaxed) & WIRE_WANT_REQ;
+}
+
 /* --- a turn ------------------------------------------------------------------------------------------------------------ */
 
 /* A SEND whole, in one slot or two, and the one that is due. */
@@ -70,9 +76,19 @@ static bool place(struct soft_qp *qp, const struct wire *wire, const struct vsd_
 		copy_word(to, slot->rw.data, head->len);
 	} else {
 		const struct vsd_req_more *more = lane_in_slot(&wire->req_in, wire->req_in.pos + 1);
+		uint32_t behind = head->len - LANE_RW_BASE;
 
-		copy_few(to, slot->rw.data, LANE_RW_BASE);
-		copy_ordered(to + LANE_RW_BASE, more->data, head->len - LANE_RW_BASE);
+		/* The aligned eight that end the message may begin in the first slot: they are one store all the same. */
+		if (behind < 8) {
+			uint8_t whole[LANE_RW_BASE + 8];
+
+			memcpy(whole, slot->rw.data, LANE_RW_BASE);
+			memcpy(whole + LANE_RW_BASE, more->data, 8);
+			copy_ordered(to, whole, head->len);
+		} else {
+			copy_few(to, slot->rw.data, LANE_RW_BASE);
+			copy_ordered(to + LANE_RW_BASE, more->data, behind);
+		}
 	}
 	mr_let_go(&hold);
 	return true;
@@ -154,12 +170,16 @@ static void publish(struct soft_qp *qp, struct wire *wire)
 	wire_notify(wire);
 }
 
-/* What waits for room in the lane goes on, and what was done is said. */
+/*
+ * What waits for room in the lane goes on, and what was done is said. A wish for room that nothing waits for (an engine ran
+ * the READ that did) ends, too: else whatever the peer takes is something to look at for ever.
+ */
 static bool end_turn(struct soft_qp *qp, struct wire *wire)
 {
 	const struct requester *req = &qp->priv->req;
+	bool waits = req->tx != req->head || is_awaited(wire);
 
-	if (req->tx != req->head && !quick_push(qp, wire))
+	if (waits && (rt_owes() || !quick_push(qp, wire)))
 		return false;
 	publish(qp, wire);
 	return true;
@@ -267,12 +287,6 @@ static bool can_push(const struct soft_qp *qp, const struct wire *wire)
 	return quick_is_smooth(qp, wire) && !qp->priv->req.restart;
 }
 
-/* The lane is full, and the peer will tell. */
-static bool is_awaited(const struct wire *wire)
-{
-	return atomic_load_explicit(&wire->want, memory_order_relaxed) & WIRE_WANT_REQ;
-}
-
 /* The WR at tx is in the lane. */
 static void pushed(struct requester *req, struct wire *wire, struct swqe *w)
 {
@@ -325,7 +339,8 @@ bool quick_post(struct soft_qp *qp, const struct ibv_send_wr *wr)
 	struct swqe *w = swqe_at(req, req->head);
 	uint32_t i = req->head & req->mask;
 
-	if (!wire || !is_short_post(qp, wr) || req->tx != req->head || req->resp_dirty | req->notify || is_awaited(wire) || rt_owes() || !can_push(qp, wire) ||
+	if (!wire || !is_short_post(qp, wr) || req->tx != req->head || req->resp_dirty | req->notify || is_awaited(wire) ||
+	    rt_owes() || !can_push(qp, wire) ||
 	    req->head - req->internals - atomic_load_explicit(&req->freed, memory_order_acquire) >= req->max ||
 	    !has_room(wire))
 		return false;
