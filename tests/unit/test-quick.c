@@ -11,7 +11,7 @@
 #include "client/soft/mr_private.h"
 #include "client/soft/post.h"
 #include "client/soft/quick.h"
-#include "tests/unit/soft_mapped.h"
+#include "tests/unit/soft_kept.h"
 
 #define SIZE (1u << 20)
 #define LONG 4096u /* what is mixed below with what is short */
@@ -46,31 +46,6 @@ static void teardown(void)
 
 /* --- a WR in the queue that nobody has looked at; all locks held ---------------------------------------------------------- */
 
-static bool entered;
-static void *progress_self;
-
-static void hold(void)
-{
-	entered = rt_enter();
-	progress_self = atomic_load(&rt_progress_self);
-	soft_lock(&a->sq_lock);
-	soft_lock(&b->sq_lock);
-	soft_lock(&b->rq_lock);
-}
-
-static void let_go(void)
-{
-	soft_unlock(&b->rq_lock);
-	soft_unlock(&b->sq_lock);
-	soft_unlock(&a->sq_lock);
-	rt_leave(entered);
-}
-
-static struct wire *wire_of(const struct soft_qp *qp)
-{
-	return atomic_load(&qp->wire);
-}
-
 static struct swqe *queued(enum ibv_wr_opcode opcode, uint32_t length)
 {
 	struct requester *req = &a->priv->req;
@@ -97,27 +72,6 @@ static void taken_back(void)
 }
 
 /* --- READ, WRITE, atomics ------------------------------------------------------------------------------------------------- */
-
-/* @w: the WR that is queued; NULL where a message has come to b. */
-#define SPOIL_OF(qp, name, statement)                           \
-	static void name(struct swqe *w)                        \
-	{                                                       \
-		struct requester *req = &(qp)->priv->req;       \
-		struct responder *resp = &(qp)->priv->resp;     \
-		struct wire *wire = wire_of(qp);                \
-                                                                \
-		(void)w;                                        \
-		(void)req;                                      \
-		(void)resp;                                     \
-		(void)wire;                                     \
-		statement;                                      \
-	}
-#define SPOIL(name, statement) SPOIL_OF(a, name, statement)
-
-static struct vsd_gate *gate(void)
-{
-	return &rt_page()->gates[b->v.qp.qp_num % VSD_PAGE_GATES];
-}
 
 SPOIL(not_plain, a->priv->plain = false)
 SPOIL(draining, atomic_store(&a->state, IBV_QPS_SQD))
@@ -162,9 +116,9 @@ SPOIL(closed_and_forgotten, closed_there(w); wire->view.entry = 0)
 SPOIL(another_right, wire->view.access &= ~(unsigned)IBV_ACCESS_REMOTE_READ; mapped_entry()->access = IBV_ACCESS_REMOTE_WRITE)
 SPOIL(opened_anew, atomic_fetch_add(&mapped_entry()->gen, 1000))
 SPOIL(no_right_there, wire->view.entry = 0; mapped_entry()->access = 0)
-SPOIL(gate_closed, atomic_store(&gate()->gen, 0))
-SPOIL(gate_of_another, wire->view.entry = 0; gate()->peer_qpn ^= 1)
-SPOIL(no_right_in_the_gate, wire->view.entry = 0; gate()->access = 0)
+SPOIL(gate_closed, atomic_store(&kept_gate()->gen, 0))
+SPOIL(gate_of_another, wire->view.entry = 0; kept_gate()->peer_qpn ^= 1)
+SPOIL(no_right_in_the_gate, wire->view.entry = 0; kept_gate()->access = 0)
 SPOIL(not_allowed, wire->pair->engines &= ~(uint32_t)VSD__ENGINE_RIGHT__ENGINE_MAP)
 SPOIL(peer_dead, atomic_store(&wire->pair->dead, true))
 SPOIL(no_slot, atomic_store(&wire->pair->priv->hazards, UINT32_MAX))
@@ -233,56 +187,6 @@ static const struct spoil {
 	{ "misaligned", IBV_WR_ATOMIC_FETCH_AND_ADD, misaligned },
 };
 
-/* What is spoiled, to be put right before it is freed. */
-static struct kept {
-	struct qp_private priv;
-	struct wire wire;
-	struct pair pair;
-	struct ibv_qp_attr attr;
-	uint32_t hazards;
-} kept[2];
-static struct soft_mr kept_mr;
-static struct vsd_gate kept_gate;
-static struct vsd_key kept_entry;
-
-static void keep(void)
-{
-	for (unsigned i = 0; i < 2; i++) {
-		const struct soft_qp *qp = i ? b : a;
-
-		kept[i].priv = *qp->priv;
-		kept[i].wire = *wire_of(qp);
-		kept[i].pair = *wire_of(qp)->pair;
-		kept[i].attr = qp->attr;
-		kept[i].hazards = wire_of(qp)->pair->priv->hazards;
-	}
-	kept_mr = *local;
-	kept_gate = *gate();
-	kept_entry = *mapped_entry();
-}
-
-static void put_right(void)
-{
-	for (unsigned i = 0; i < 2; i++) {
-		struct soft_qp *qp = i ? b : a;
-
-		*qp->priv = kept[i].priv;
-		*wire_of(qp) = kept[i].wire;
-		*wire_of(qp)->pair = kept[i].pair;
-		qp->attr = kept[i].attr;
-		atomic_store(&wire_of(qp)->pair->priv->hazards, kept[i].hazards);
-		atomic_store(&qp->state, IBV_QPS_RTS);
-	}
-	if (local->pd != kept_mr.pd)
-		free(local->pd);
-	*local = kept_mr;
-	if (!key_is_used(local->key))
-		ck_assert_int_eq(mr_open(local), 0);
-	*gate() = kept_gate;
-	*mapped_entry() = kept_entry;
-	atomic_store(&rt_progress_self, progress_self);
-}
-
 START_TEST(an_engine_leaves_what_is_not_common)
 {
 	const struct spoil *spoil = &engine_spoils[_i];
@@ -290,7 +194,7 @@ START_TEST(an_engine_leaves_what_is_not_common)
 	struct swqe *w;
 	uint64_t tx;
 
-	hold();
+	kept_hold();
 	memset(region, 0x11, sizeof(there));
 	memset(memory, 0x22, sizeof(here));
 	queued(spoil->opcode, 8);
@@ -298,16 +202,16 @@ START_TEST(an_engine_leaves_what_is_not_common)
 	memcpy(there, region, sizeof(there));
 	memcpy(here, memory, sizeof(here));
 	w = queued(spoil->opcode, 8);
-	keep();
+	kept_save();
 	spoil->spoil(w);
 	tx = a->priv->req.tx;
 	ck_assert_msg(!quick_engine(a, wire_of(a)), "%s: taken", spoil->name);
 	ck_assert_uint_eq(a->priv->req.tx, tx);
 	ck_assert_mem_eq(region, there, sizeof(there));
 	ck_assert_mem_eq(memory, here, sizeof(here));
-	put_right();
+	kept_put_right();
 	taken_back();
-	let_go();
+	kept_let_go();
 	loop_expect(a_send, 3, IBV_WC_SUCCESS);
 }
 END_TEST
@@ -317,7 +221,7 @@ START_TEST(a_list_is_run_up_to_what_is_not_common)
 {
 	uint64_t before = mapped_runs();
 
-	hold();
+	kept_hold();
 	for (unsigned i = 0; i < 5; i++)
 		queued(i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 8)->wr_id = 10 + i;
 	queued(IBV_WR_SEND, 8)->wr_id = 15;
@@ -328,7 +232,7 @@ START_TEST(a_list_is_run_up_to_what_is_not_common)
 	/* Behind what waits for the owner nothing is run. */
 	queued(IBV_WR_RDMA_WRITE, 8)->wr_id = 16;
 	ck_assert(!quick_engine(a, wire_of(a)));
-	let_go();
+	kept_let_go();
 	for (unsigned i = 0; i < 5; i++)
 		loop_expect(a_send, 10 + i, IBV_WC_SUCCESS);
 	ck_assert_uint_eq(mapped_runs(), before + 5);
@@ -385,19 +289,19 @@ START_TEST(a_push_leaves_what_is_not_common)
 	uint64_t pos;
 
 	ck_assert_int_eq(loop_recv(b, 4, local, memory + 4096, 8), 0);
-	hold();
+	kept_hold();
 	queued(IBV_WR_SEND, 8);
 	ck_assert(quick_push(a, wire_of(a)));
 	w = queued(spoil->opcode, 8);
-	keep();
+	kept_save();
 	spoil->spoil(w);
 	pos = wire_of(a)->req_out.pos;
 	ck_assert_msg(!quick_push(a, wire_of(a)), "%s: taken", spoil->name);
 	ck_assert_uint_eq(wire_of(a)->req_out.pos, pos);
-	put_right();
+	kept_put_right();
 	taken_back();
 	qp_publish_sq(a);
-	let_go();
+	kept_let_go();
 	loop_expect(a_send, 3, IBV_WC_SUCCESS);
 	loop_expect(b_recv, 4, IBV_WC_SUCCESS);
 }
@@ -508,7 +412,7 @@ START_TEST(a_turn_leaves_what_is_not_common)
 
 	for (unsigned i = 0; i < 2; i++)
 		ck_assert_int_eq(loop_recv(b, 4 + i, local, memory + 4096, 8), 0);
-	hold();
+	kept_hold();
 	queued(IBV_WR_SEND, 8);
 	ck_assert(quick_push(a, wire_of(a)));
 	ck_assert(quick_turn(b, wire_of(b), &did));
@@ -517,7 +421,7 @@ START_TEST(a_turn_leaves_what_is_not_common)
 	memset(memory, 0x33, 8);
 	queued(IBV_WR_SEND, 8);
 	ck_assert(quick_push(a, wire_of(a)));
-	keep();
+	kept_save();
 	recv = *next_receive();
 	sge = *recv.sge;
 	head = *message();
@@ -528,12 +432,12 @@ START_TEST(a_turn_leaves_what_is_not_common)
 	ck_assert_msg(!did, "%s: taken", turn_spoils[_i].name);
 	ck_assert_uint_eq(b->priv->resp.msn, msn);
 	ck_assert_uint_ne(memory[4096], 0x33);
-	put_right();
+	kept_put_right();
 	*next_receive() = recv;
 	*recv.sge = sge;
 	*message() = head;
 	qp_publish_sq(a);
-	let_go();
+	kept_let_go();
 	for (unsigned i = 0; i < 2; i++) {
 		loop_expect(b_recv, 4 + i, IBV_WC_SUCCESS);
 		loop_expect(a_send, 3, IBV_WC_SUCCESS);
@@ -598,8 +502,6 @@ START_TEST(it_comes_to_the_same)
 	ck_assert_uint_eq(outcome[0].counts[0], WRS);
 }
 END_TEST
-
-#define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
 int main(void)
 {
