@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -96,6 +97,98 @@ START_TEST(what_is_not_there_is_an_error)
 }
 END_TEST
 
+/* --- copies that are no calls ------------------------------------------------------------------------------------------------ */
+
+#define PAGE 4096u
+
+static const size_t sizes[] = { 1,    31,   64,	  2047, 2048,	  2049,	      2079,	2080,
+				4095, 4096, 4097, 4128, 3 * 2048, 3 * 2048 + 1, 3 * PAGE + 17, 64u << 10 };
+
+static uint8_t room[40 * PAGE], before[40 * PAGE];
+
+static void fill(void)
+{
+	for (size_t i = 0; i < sizeof(room); i++)
+		before[i] = (uint8_t)(i * 7 + (i >> 8));
+	memcpy(room, before, sizeof(room));
+}
+
+static void moved(size_t to, size_t from, size_t n)
+{
+	fill();
+	copy_plain(room + to, room + from, n);
+	memmove(before + to, before + from, n);
+	ck_assert_msg(memcmp(room, before, sizeof(room)) == 0, "%zu bytes from %zu to %zu", n, from, to);
+}
+
+/* Some distances within the page are copied in pieces, others are not. */
+START_TEST(every_distance_within_the_page)
+{
+	size_t n = sizes[_i];
+
+	for (size_t distance = 0; distance <= 128; distance++) {
+		moved(20 * PAGE + distance - 64, PAGE, n);
+		moved(PAGE + distance, 20 * PAGE + 64, n);
+	}
+}
+END_TEST
+
+/* As memmove(), whichever is ahead. */
+START_TEST(every_distance_that_overlaps)
+{
+	size_t n = sizes[_i];
+
+	for (size_t distance = 0; distance <= 128; distance++)
+		moved(8 * PAGE + distance - 64, 8 * PAGE, n);
+	moved(8 * PAGE + PAGE + 16, 8 * PAGE, n);
+	moved(8 * PAGE, 8 * PAGE + PAGE - 16, n);
+	moved(8 * PAGE + n, 8 * PAGE, n);
+	moved(8 * PAGE + n - 1, 8 * PAGE, n);
+}
+END_TEST
+
+static void few(void *dst, const void *src, size_t n)
+{
+	copy_few(dst, src, n);
+}
+
+static void word(void *dst, const void *src, size_t n)
+{
+	copy_word(dst, src, n);
+}
+
+static void ordered(void *dst, const void *src, size_t n)
+{
+	copy_ordered(dst, src, n);
+}
+
+static void (*const shorts[])(void *dst, const void *src, size_t n) = { few, word, ordered, copy_plain };
+
+/* The source is no longer than what is copied: AddressSanitizer looks at that. */
+static void check_short(void (*copy)(void *dst, const void *src, size_t n), size_t n, size_t to, size_t from)
+{
+	_Alignas(16) uint8_t dst[ROOM], want[ROOM];
+	uint8_t *src = malloc(from + n + !(from + n));
+
+	memset(dst, 0xee, sizeof(dst));
+	memset(want, 0xee, sizeof(want));
+	for (size_t i = 0; i < from + n; i++)
+		src[i] = (uint8_t)(i * 3 + 1);
+	memcpy(want + to, src + from, n);
+	copy(dst + to, src + from, n);
+	ck_assert_msg(memcmp(dst, want, sizeof(dst)) == 0, "%zu bytes from %zu to %zu", n, from, to);
+	free(src);
+}
+
+START_TEST(every_short_length_and_alignment)
+{
+	for (size_t n = 0; n <= MAX; n++)
+		for (size_t to = 0; to < 16; to++)
+			for (size_t from = 0; from < 8; from += 3)
+				check_short(shorts[_i], n, to + 16, from);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("copy");
@@ -105,5 +198,10 @@ int main(void)
 	tcase_add_test(t, what_overlaps_is_no_error);
 	tcase_add_test(t, what_is_not_there_is_an_error);
 	tcase_add_test(t, nothing_is_copied_from_nowhere);
+	tcase_add_loop_test(t, every_short_length_and_alignment, 0, sizeof(shorts) / sizeof(shorts[0]));
+	t = harness_tcase(suite, "pieces");
+	tcase_set_timeout(t, 30);
+	tcase_add_loop_test(t, every_distance_within_the_page, 0, sizeof(sizes) / sizeof(sizes[0]));
+	tcase_add_loop_test(t, every_distance_that_overlaps, 0, sizeof(sizes) / sizeof(sizes[0]));
 	return harness_run(suite);
 }

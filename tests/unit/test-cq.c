@@ -355,6 +355,113 @@ START_TEST(extended_polling_reads_what_was_granted)
 }
 END_TEST
 
+/* --- where a completion goes while this thread polls ----------------------------------------------------------------------- */
+
+static struct ibv_wc handed[3];
+
+static void polls(void)
+{
+	cq.target_wc = handed;
+	cq.target_cqe = NULL;
+	cq.target_n = 0;
+	cq.target_max = 3;
+	atomic_store(&cq.target_thread, __builtin_thread_pointer());
+}
+
+static void nobody_polls(void)
+{
+	atomic_store(&cq.target_thread, NULL);
+}
+
+static void another_polls(void)
+{
+	atomic_store(&cq.target_thread, &handed);
+}
+
+static void array_full(void)
+{
+	cq.target_n = cq.target_max;
+}
+
+static void one_waits(void)
+{
+	atomic_store(&cq.target_thread, NULL);
+	push_id(1);
+	atomic_store(&cq.target_thread, __builtin_thread_pointer());
+}
+
+static void armed(void)
+{
+	atomic_store(&cq.armed, 1);
+}
+
+static void armed_for_solicited(void)
+{
+	atomic_store(&cq.armed, 2);
+}
+
+static void overrun(void)
+{
+	atomic_store(&cq.overrun, true);
+}
+
+/* As start_poll() does. */
+static void extended_poll(void)
+{
+	cq.target_wc = NULL;
+	cq.target_cqe = &cq.current;
+	cq.target_n = 0;
+	cq.target_max = 1;
+}
+
+static const struct {
+	const char *name;
+	void (*spoil)(void);
+} target_spoils[] = {
+	{ "nobody polls", nobody_polls },
+	{ "another polls", another_polls },
+	{ "array full", array_full },
+	{ "one waits", one_waits },
+	{ "armed", armed },
+	{ "armed for solicited", armed_for_solicited },
+	{ "overrun", overrun },
+	{ "extended poll", extended_poll },
+};
+
+START_TEST(a_completion_is_written_where_the_poll_wants_it)
+{
+	polls();
+	for (int i = 0; i < 3; i++) {
+		ck_assert_ptr_eq(soft_cq_target(&cq), &handed[i]);
+		ck_assert_int_eq(cq.target_n, i + 1);
+	}
+	ck_assert_ptr_null(soft_cq_target(&cq));
+	/* What is pushed goes on behind it. */
+	cq.target_n = 1;
+	push_id(5);
+	ck_assert_uint_eq(handed[1].wr_id, 5);
+	ck_assert_ptr_eq(soft_cq_target(&cq), &handed[2]);
+	push_id(6);
+	nobody_polls();
+	ck_assert_int_eq(soft_poll_cq(&cq.v.cq, 3, handed), 1);
+	ck_assert_uint_eq(handed[0].wr_id, 6);
+}
+END_TEST
+
+START_TEST(a_completion_is_pushed_where_no_poll_wants_it)
+{
+	int n;
+
+	polls();
+	ck_assert_ptr_nonnull(soft_cq_target(&cq));
+	target_spoils[_i].spoil();
+	n = cq.target_n;
+	ck_assert_msg(!soft_cq_target(&cq), "%s", target_spoils[_i].name);
+	ck_assert_int_eq(cq.target_n, n);
+	nobody_polls();
+}
+END_TEST
+
 static unsigned allocs, frees;
 static size_t alloc_size;
 
@@ -420,6 +527,8 @@ int main(void)
 	tcase_add_test(t, purge_takes_those_of_one_qp);
 	tcase_add_test(t, extended_polling_reads_what_was_granted);
 	tcase_add_test(t, the_ring_comes_from_the_parent_domain);
+	tcase_add_test(t, a_completion_is_written_where_the_poll_wants_it);
+	tcase_add_loop_test(t, a_completion_is_pushed_where_no_poll_wants_it, 0, sizeof(target_spoils) / sizeof(target_spoils[0]));
 	t = harness_tcase(suite, "channel");
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, a_completion_fires_when_it_was_asked_for, 0, sizeof(firing) / sizeof(firing[0]));
