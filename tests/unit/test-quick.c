@@ -3,6 +3,8 @@
  * The common case by itself: what each of its parts takes, and every single thing that makes it leave all as it is. And that
  * what it does comes to the same as what the state machines do.
  */
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,8 @@
 
 static struct soft_mr *read_only;
 static uint8_t memory[64u << 10];
+static struct soft_mr *large_mr;
+static uint8_t large[3 * QP_SLICE];
 
 /* The first use of a key takes the lane, and so does the first message of all. */
 static void until_mapped(void)
@@ -33,6 +37,7 @@ static void setup(void)
 {
 	mapped_start(SIZE, memory, sizeof(memory));
 	read_only = loop_mr(&loop, memory, sizeof(memory), 0);
+	large_mr = loop_mr(&loop, large, sizeof(large), LOOP_ACCESS);
 	mapped_region(MAPPED_BASE, SIZE, LOOP_ACCESS);
 	mapped_grant(SIZE, true, 0);
 	until_mapped();
@@ -41,6 +46,7 @@ static void setup(void)
 static void teardown(void)
 {
 	loop_mr_free(read_only);
+	loop_mr_free(large_mr);
 	mapped_stop();
 }
 
@@ -240,6 +246,51 @@ START_TEST(a_list_is_run_up_to_what_is_not_common)
 	ck_assert_int_eq(loop_send(a, 17, IBV_WR_RDMA_READ, local, memory, 8, mr, (void *)(uintptr_t)MAPPED_BASE), 0);
 	for (unsigned i = 15; i < 18; i++)
 		loop_expect(a_send, i, IBV_WC_SUCCESS);
+}
+END_TEST
+
+/* One that is as long as what one call may copy, and lists that are longer. */
+START_TEST(a_list_is_run_up_to_one_slice)
+{
+	static const struct {
+		uint32_t length[4];
+		unsigned run;
+	} lists[] = {
+		{ { QP_SLICE }, 1 },
+		{ { QP_SLICE, 1 }, 1 },
+		{ { 1, QP_SLICE }, 1 },
+		{ { QP_SLICE / 2, QP_SLICE / 2 }, 2 },
+		{ { QP_SLICE / 2, QP_SLICE / 2, 1 }, 2 },
+		{ { QP_SLICE / 3, QP_SLICE / 3, QP_SLICE / 3, 2 }, 3 },
+		{ { QP_SLICE / 2 + 1, QP_SLICE / 2, 1 }, 1 },
+	};
+	enum ibv_wr_opcode opcode = _i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+	const uint32_t *length = lists[_i / 2].length;
+	unsigned n = 0;
+	uint64_t tx;
+
+	kept_hold();
+	for (; n < 4 && length[n]; n++) {
+		struct swqe *w = queued(opcode, length[n]);
+
+		w->sge->addr = (uintptr_t)large;
+		w->sge->lkey = large_mr->key;
+		w->wr_id = 20 + n;
+	}
+	memset(region, 0x33, SIZE);
+	memset(large, 0x44, sizeof(large));
+	tx = a->priv->req.tx;
+	ck_assert(quick_engine(a, wire_of(a)) == (lists[_i / 2].run == n));
+	ck_assert_uint_eq(a->priv->req.tx, tx + lists[_i / 2].run);
+	for (unsigned i = 0; i < n; i++)
+		ck_assert_uint_eq(swqe_at(&a->priv->req, tx + i)->state, i < lists[_i / 2].run ? SWQE_DONE : SWQE_QUEUED);
+	ck_assert_uint_eq(_i % 2 ? large[length[0] - 1] : region[64 + length[0] - 1], _i % 2 ? 0x33 : 0x44);
+	ck_assert_uint_eq(_i % 2 ? large[QP_SLICE] : region[64 + QP_SLICE], _i % 2 ? 0x44 : 0x33);
+	/* The rest is for the state machines. */
+	qp_again(a);
+	kept_let_go();
+	for (unsigned i = 0; i < n; i++)
+		loop_expect(a_send, 20 + i, IBV_WC_SUCCESS);
 }
 END_TEST
 
@@ -446,6 +497,98 @@ START_TEST(a_turn_leaves_what_is_not_common)
 }
 END_TEST
 
+/* --- what is left behind ------------------------------------------------------------------------------------------------------- */
+
+static _Atomic bool held, enough;
+
+static void *has_the_progress_lock(void *arg)
+{
+	bool inside = rt_enter();
+
+	atomic_store(&held, true);
+	while (!atomic_load(&enough))
+		sched_yield();
+	rt_leave(inside);
+	return arg;
+}
+
+/* While that thread runs nobody else makes progress, and the process is asleep: in the epoch that is returned. */
+static uint64_t asleep_and_held(pthread_t *thread)
+{
+	for (;;) {
+		uint64_t state;
+
+		while (!rt_asleep())
+			sched_yield();
+		atomic_store(&enough, false);
+		atomic_store(&held, false);
+		ck_assert_int_eq(pthread_create(thread, NULL, has_the_progress_lock, NULL), 0);
+		while (!atomic_load(&held))
+			sched_yield();
+		state = atomic_load(&rt.state);
+		if (state & 1)
+			return state;
+		atomic_store(&enough, true);
+		pthread_join(*thread, NULL);
+	}
+}
+
+/* A WRITE of some slices: the post runs the first, and the program does not call again. */
+START_TEST(what_a_post_leaves_waits_for_a_tick)
+{
+	const uint8_t *last = region + sizeof(large) - 1;
+	pthread_t thread;
+	uint64_t epoch;
+
+	memset(large, 0x44, sizeof(large));
+	epoch = asleep_and_held(&thread);
+	ck_assert_int_eq(loop_send(a, 5, IBV_WR_RDMA_WRITE, large_mr, large, sizeof(large), mr, (void *)(uintptr_t)MAPPED_BASE), 0);
+	ck_assert_uint_eq(*last, 0);
+	ck_assert(atomic_load(&a->run_queued));
+	ck_assert_uint_ne(atomic_load(&rt.state), epoch);	/* there are ticks now, */
+	ck_assert_uint_ne(atomic_load(&rt.self_kicked), epoch); /* and nobody was woken before */
+	atomic_store(&enough, true);
+	pthread_join(thread, NULL);
+	while (__atomic_load_n(last, __ATOMIC_ACQUIRE) != 0x44)
+		sched_yield();
+	loop_expect(a_send, 5, IBV_WC_SUCCESS);
+	ck_assert_mem_eq(region, large, sizeof(large));
+}
+END_TEST
+
+static void runs_unless_locked(struct soft_qp *qp, struct soft_lock *lock)
+{
+	soft_lock(lock);
+	ck_assert(!qp_run(qp));
+	ck_assert(atomic_load(&qp->run_queued));
+	ck_assert(!progress_round(TD_WORK, false)); /* nothing was done */
+	ck_assert(atomic_load(&qp->run_queued));
+	soft_unlock(lock);
+	ck_assert(qp_run(qp));
+	ck_assert(progress_round(TD_WORK, false));
+	ck_assert(!atomic_load(&qp->run_queued));
+}
+
+START_TEST(a_qp_that_others_have_is_not_run)
+{
+	struct loop_options options = LOOP_OPTIONS;
+	struct soft_qp *datagrams;
+	bool inside;
+
+	options.type = IBV_QPT_UD;
+	options.send_cq = options.recv_cq = a_send;
+	datagrams = loop_qp(&loop, &options);
+	inside = rt_enter();
+	while (progress_round(TD_WORK, false))
+		;
+	runs_unless_locked(a, &a->sq_lock);
+	runs_unless_locked(a, &a->rq_lock);
+	runs_unless_locked(datagrams, &datagrams->sq_lock);
+	rt_leave(inside);
+	loop_qp_free(datagrams);
+}
+END_TEST
+
 /* --- the same as the state machines --------------------------------------------------------------------------------------- */
 
 #define WRS 400
@@ -512,8 +655,14 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, an_engine_leaves_what_is_not_common, 0, COUNT_OF(engine_spoils));
 	tcase_add_test(t, a_list_is_run_up_to_what_is_not_common);
+	tcase_add_loop_test(t, a_list_is_run_up_to_one_slice, 0, 14);
 	tcase_add_loop_test(t, a_push_leaves_what_is_not_common, 0, COUNT_OF(push_spoils));
 	tcase_add_loop_test(t, a_turn_leaves_what_is_not_common, 0, COUNT_OF(turn_spoils));
 	tcase_add_loop_test(t, it_comes_to_the_same, 1, 4);
+	t = harness_tcase(suite, "left behind");
+	tcase_set_timeout(t, 30);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, what_a_post_leaves_waits_for_a_tick);
+	tcase_add_test(t, a_qp_that_others_have_is_not_run);
 	return harness_run(suite);
 }

@@ -146,6 +146,24 @@ START_TEST(hung_up_pipe_is_left_alone)
 }
 END_TEST
 
+/* A program that always finds something polls as well: it is active, and its peers need not kick. */
+START_TEST(polls_of_full_queues_make_it_active)
+{
+	struct soft_cq *cq = loop_cq(&loop, 4);
+	bool active = false;
+
+	for (unsigned n = 0; n < 1u << 20 && !active; n++) {
+		struct ibv_wc wc[2];
+
+		ck_assert(soft_cq_push(cq, &(struct soft_cqe){ .wc = { .wr_id = n, .opcode = IBV_WC_SEND } }));
+		ck_assert_int_eq(soft_poll_cq(&cq->v.cq, 1 + n % 2, wc), 1);
+		active = atomic_load(&rt.polling) && !is_asleep();
+	}
+	ck_assert(active);
+	loop_cq_free(cq);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("sleep");
@@ -162,5 +180,10 @@ int main(void)
 #endif
 	tcase_add_test(t, kick_begins_an_epoch);
 	tcase_add_test(t, hung_up_pipe_is_left_alone);
+	tcase_add_test(t, polls_of_full_queues_make_it_active);
+	t = harness_tcase(suite, "sleep in a thread domain");
+	tcase_add_checked_fixture(t, loop_with_domain, NULL);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, polls_of_full_queues_make_it_active);
 	return harness_run(suite);
 }
