@@ -3,7 +3,8 @@
  * The common case of SENDs: a post that is whole at once, and every single thing that makes it leave all as it is; turns that
  * go on with what waits for room; and that it comes to the same as what the state machines do.
  */
-#include <errno.h>
+#include <sched.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -586,6 +587,215 @@ START_TEST(a_turn_has_an_end)
 }
 END_TEST
 
+/* --- the same as the state machines --------------------------------------------------------------------------------------- */
+
+#define BATCHES 60u
+#define BATCH	40u  /* WRs at most: more than the lane has slots */
+#define PLACE	256u /* where one message is received */
+
+static struct outcome {
+	uint8_t received[BATCHES][BATCH * PLACE];
+	struct ibv_wc sent_wc[BATCHES * BATCH], received_wc[BATCHES * BATCH];
+	unsigned n_sent, n_received;
+	uint64_t counts[6];
+} outcome[2];
+
+/* One of both runs, which see the same numbers. */
+static unsigned seed;
+static struct soft_srq *srq;
+static uint8_t *const area = memory + (32u << 10);
+
+static unsigned number(unsigned below)
+{
+	return (unsigned)rand_r(&seed) % below;
+}
+
+static void count(struct outcome *o)
+{
+	static const enum vsd_counter counters[] = { VSD_COUNT_POSTS,	   VSD_COUNT_RECVS,	     VSD_COUNT_COMPLETIONS,
+						     VSD_COUNT_BYTES_SENT, VSD_COUNT_BYTES_RECEIVED, VSD_COUNT_RNR };
+	bool inside = rt_enter(); /* turns end with it */
+
+	for (int i = 0; i < COUNT_OF(counters); i++)
+		o->counts[i] = loop_counter(counters[i]) - o->counts[i];
+	rt_leave(inside);
+}
+
+static void receive(unsigned i, uint32_t length)
+{
+	uint8_t *at = area + (size_t)i * PLACE + number(16);
+	uint32_t first = length && number(4) == 0 ? number(length) : length + number(64);
+	struct ibv_sge pieces[] = { { (uintptr_t)at, first, local->key }, { (uintptr_t)at + first, length, local->key } };
+	struct ibv_recv_wr *bad, recv = { .wr_id = 1000 + i, .sg_list = pieces, .num_sge = first < length ? 2 : 1 };
+
+	if (srq)
+		ck_assert_int_eq(soft_post_srq_recv(&srq->srq, &recv, &bad), 0);
+	else
+		ck_assert_int_eq(soft_post_recv(&d->v.qp, &recv, &bad), 0);
+}
+
+static struct batch {
+	struct ibv_send_wr wrs[BATCH];
+	struct ibv_sge sges[BATCH];
+	unsigned n, signalled;
+} batch;
+
+static void make_batch(void)
+{
+	static const uint32_t bounds[] = { 9, LANE_RW_BASE + 2, TWO + 1, TWO + 41 };
+
+	batch.n = 1 + number(number(3) ? 4 : BATCH);
+	batch.signalled = 0;
+	for (unsigned i = 0; i < batch.n; i++) {
+		uint32_t length = number(bounds[number(4)]);
+		unsigned flags = (number(3) == 0 ? IBV_SEND_INLINE : 0) | (number(4) == 0 ? IBV_SEND_SOLICITED : 0) |
+				 (number(16) == 0 ? IBV_SEND_FENCE : 0) |
+				 (i + 1 == batch.n || number(2) ? IBV_SEND_SIGNALED : 0);
+
+		batch.sges[i] = (struct ibv_sge){ (uintptr_t)memory + number(16u << 10), length, local->key };
+		batch.wrs[i] = (struct ibv_send_wr){
+			.wr_id = i,
+			.sg_list = &batch.sges[i],
+			.num_sge = 1,
+			.opcode = number(2) ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM,
+			.send_flags = flags,
+			.imm_data = number(1000),
+			.next = i + 1 < batch.n ? &batch.wrs[i + 1] : NULL,
+		};
+		batch.signalled += (flags & IBV_SEND_SIGNALED) != 0;
+		receive(i, length);
+	}
+}
+
+static void post_by_builders(void)
+{
+	struct ibv_qp_ex *qpx = &c->v.qp_ex;
+
+	ibv_wr_start(qpx);
+	for (unsigned i = 0; i < batch.n; i++) {
+		const struct ibv_send_wr *from = &batch.wrs[i];
+
+		qpx->wr_id = from->wr_id;
+		qpx->wr_flags = from->send_flags & ~(unsigned)IBV_SEND_INLINE;
+		if (from->opcode == IBV_WR_SEND)
+			ibv_wr_send(qpx);
+		else
+			ibv_wr_send_imm(qpx, from->imm_data);
+		if (from->send_flags & IBV_SEND_INLINE)
+			ibv_wr_set_inline_data(qpx, (void *)(uintptr_t)from->sg_list->addr, from->sg_list->length);
+		else
+			ibv_wr_set_sge(qpx, from->sg_list->lkey, from->sg_list->addr, from->sg_list->length);
+	}
+	ck_assert_int_eq(ibv_wr_complete(qpx), 0);
+}
+
+static void post_batch(void)
+{
+	struct ibv_send_wr *bad;
+
+	switch (number(3)) {
+	case 0:
+		ck_assert_int_eq(soft_post_send(&c->v.qp, batch.wrs, &bad), 0);
+		break;
+	case 1:
+		for (unsigned i = 0; i < batch.n; i++) {
+			batch.wrs[i].next = NULL;
+			ck_assert_int_eq(soft_post_send(&c->v.qp, &batch.wrs[i], &bad), 0);
+		}
+		break;
+	default:
+		post_by_builders();
+	}
+}
+
+/* Up to @n in all, by arrays of what comes first. */
+static void polled(struct soft_cq *cq, struct ibv_wc *wc, unsigned *have, unsigned n)
+{
+	unsigned max = 1 + (n - *have) % 5;
+	int got;
+
+	if (*have == n)
+		return;
+	got = soft_poll_cq(&cq->v.cq, (int)(max < n - *have ? max : n - *have), wc + *have);
+	ck_assert_int_ge(got, 0);
+	*have += (unsigned)got;
+	if (!got)
+		sched_yield();
+}
+
+static void run_batch(struct outcome *o, unsigned i)
+{
+	unsigned sent_then, received_then;
+
+	memset(area, 0, sizeof(o->received[i]));
+	make_batch();
+	sent_then = o->n_sent + batch.signalled;
+	received_then = o->n_received + batch.n;
+	post_batch();
+	while (o->n_sent < sent_then || o->n_received < received_then) {
+		polled(b_recv, o->received_wc, &o->n_received, received_then);
+		polled(a_send, o->sent_wc, &o->n_sent, sent_then);
+	}
+	memcpy(o->received[i], area, sizeof(o->received[i]));
+}
+
+static void run_all(unsigned first, bool quick, struct outcome *o)
+{
+	bool inside = rt_enter();
+
+	seed = first;
+	soft_lock(&c->sq_lock);
+	soft_lock(&d->sq_lock);
+	c->priv->plain = d->priv->plain = quick;
+	soft_unlock(&d->sq_lock);
+	soft_unlock(&c->sq_lock);
+	rt_leave(inside);
+	count(o);
+	for (unsigned i = 0; i < BATCHES; i++)
+		run_batch(o, i);
+	count(o);
+}
+
+static void same_wc(const struct ibv_wc *one, const struct ibv_wc *two, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		ck_assert_mem_eq(&one[i], &two[i], offsetof(struct ibv_wc, dlid_path_bits) + sizeof(one->dlid_path_bits));
+}
+
+static void pair_for(bool shared)
+{
+	struct loop_options options = LOOP_OPTIONS;
+
+	srq = shared ? loop_srq(&loop, 64, 2) : NULL;
+	options.signal_all = false;
+	options.send_cq = a_send;
+	options.recv_cq = b_recv;
+	c = loop_qp(&loop, &options);
+	options.srq = srq;
+	d = loop_qp(&loop, &options);
+	ck_assert_int_eq(soft_qp_fill_ex(c, IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM), 0);
+	loop_connect(&loop, c, d, MAPPED_SLOTS, &options);
+}
+
+START_TEST(it_comes_to_the_same)
+{
+	pair_for(_i & 1);
+	run_all((unsigned)_i, true, &outcome[0]);
+	run_all((unsigned)_i, false, &outcome[1]);
+	ck_assert_uint_eq(outcome[0].n_sent, outcome[1].n_sent);
+	ck_assert_uint_eq(outcome[0].n_received, outcome[1].n_received);
+	same_wc(outcome[0].sent_wc, outcome[1].sent_wc, outcome[0].n_sent);
+	same_wc(outcome[0].received_wc, outcome[1].received_wc, outcome[0].n_received);
+	ck_assert(memcmp(outcome[0].received, outcome[1].received, sizeof(outcome[0].received)) == 0);
+	ck_assert_mem_eq(outcome[0].counts, outcome[1].counts, sizeof(outcome[0].counts));
+	ck_assert_uint_eq(outcome[0].counts[0], outcome[0].n_received);
+	ck_assert_uint_eq(outcome[0].counts[5], 0);
+	other_free();
+	if (srq)
+		loop_srq_free(srq);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("quick-send");
@@ -606,5 +816,9 @@ int main(void)
 	tcase_add_test(t, what_waits_waits_for_acknowledgements_of_others);
 	tcase_add_test(t, in_rtr_it_serves_once_established);
 	tcase_add_test(t, a_turn_has_an_end);
+	t = harness_tcase(suite, "streams");
+	tcase_set_timeout(t, 60);
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_loop_test(t, it_comes_to_the_same, 0, 8);
 	return harness_run(suite);
 }
