@@ -121,9 +121,20 @@ static bool take_awaited(const struct wire *wire)
 	return all;
 }
 
+/* Behind the descriptors that are there now: one look at the other wires is enough for all of them. */
+static uint64_t behind(const struct wire *wire)
+{
+	uint64_t first = wire->req_in.pos, pos = first;
+
+	while (pos - first < QP_TURN_WRS && lane_in_valid(&wire->req_in, pos))
+		pos++;
+	return pos;
+}
+
 bool order_keep(struct wire *wire)
 {
 	const struct hot_set *set = wire->set;
+	uint64_t end = behind(wire);
 	struct soft_qp *qp = atomic_load_explicit(&wire->qp, memory_order_relaxed);
 	bool all = true;
 
@@ -139,7 +150,9 @@ bool order_keep(struct wire *wire)
 		if (wire->pair->segment && atomic_load_explicit(&wire->pair->priv->n_awaited, memory_order_relaxed))
 			all &= take_awaited(wire);
 	}
-	if (!all && qp)
+	if (all)
+		wire->kept_to = end;
+	else if (qp)
 		rt_run_later(qp);
 	return all;
 }

@@ -270,14 +270,15 @@ static inline unsigned swqe_access(const struct swqe *w)
  */
 static inline bool order_is_kept(struct wire *wire)
 {
-	return __builtin_expect(atomic_load_explicit(&wire->set->crowd, memory_order_relaxed) <= 1, 1) || order_keep(wire);
+	return __builtin_expect(atomic_load_explicit(&wire->set->crowd, memory_order_relaxed) <= 1, 1) ||
+	       wire->req_in.pos < wire->kept_to || order_keep(wire);
 }
 
 static inline bool order_is_kept_cold(struct wire *wire)
 {
 	if (atomic_load_explicit(&wire->hot, memory_order_relaxed) && wire->pair->segment)
 		return order_is_kept(wire);
-	return order_keep(wire);
+	return wire->req_in.pos < wire->kept_to || order_keep(wire);
 }
 
 /* --- turn.c ------------------------------------------------------------------------------------------------------- */

@@ -91,6 +91,7 @@ struct wire {
 	unsigned word;		      /* of the domain, with its bit */
 	int hazard; /* the pair's slot that it keeps, -1: none (sq lock) */
 	struct wire_view view; /* (sq lock) */
+	uint64_t kept_to;	/* messages before it are in order (order.h, rq lock) */
 	_Atomic unsigned want;	/* WIRE_WANT_* bits set in mine->want_space */
 	_Atomic bool released;
 	_Atomic bool hot;	/* in the hot set (loopback: or on its way there) */

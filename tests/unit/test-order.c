@@ -202,6 +202,25 @@ START_TEST(an_answer_by_another_qp)
 }
 END_TEST
 
+/* A look serves for all that are there, and for none that comes later. */
+START_TEST(answers_that_follow_each_other)
+{
+	pairs_make(3, cases[_i].segment);
+	ask(0);
+	answer(1, _i);
+	answer(1, _i);
+	serve(near[1]);
+	next_is(0, IBV_WC_SEND);
+	the_answer_is_next(_i);
+	the_answer_is_next(_i);
+	ask(2);
+	answer(1, _i);
+	serve(near[1]);
+	next_is(2, IBV_WC_SEND);
+	the_answer_is_next(_i);
+}
+END_TEST
+
 /* Most of them are in no hot set: some when they were asked by, some since then. */
 START_TEST(an_answer_to_more_than_are_hot)
 {
@@ -315,6 +334,7 @@ static void add_order(TCase *t)
 {
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, an_answer_by_another_qp, 0, CASES);
+	tcase_add_loop_test(t, answers_that_follow_each_other, 0, CASES);
 	tcase_add_loop_test(t, an_answer_to_more_than_are_hot, 0, CASES);
 }
 
