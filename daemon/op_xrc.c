@@ -96,15 +96,15 @@ int op_xrc_connect(struct call *call)
 int op_xrc_report(struct call *call)
 {
 	const Vsd__XrcReportRequest *request = (const void *)call->request;
-	struct wire_end *end = wire_target_end(call->server, call->session->process,
+	struct xrc_target *target = wire_target(call->server, call->session->process,
 		request->segment, request->wire, request->generation);
 	uint32_t event = request->has_event ? request->event : 0;
 
-	/* The target may have left it meanwhile. */
-	if (!end)
+	/* It may have been reset meanwhile, but not for the sender's leaving: what failed, failed before that. */
+	if (!target)
 		return refuse(-ENOENT, "no XRC receive QP there");
 	if (event > TARGET_EVENT_MAX || (request->has_event && event == 0))
 		return refuse(-EINVAL, "event %u", event);
-	target_report(end->target, event);
+	target_report(target, event);
 	return 0;
 }

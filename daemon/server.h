@@ -72,6 +72,7 @@ struct server {
 	struct lease_pool qpns, keys;
 	struct handle_table pd_numbers, xrcd_numbers;
 	void *xrc_domains; /* tree of struct xrc_domain */
+	uint64_t last_life; /* of an XRC receive QP */
 	struct regions regions;
 	struct map_page map;
 	struct mcast mcast;

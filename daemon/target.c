@@ -65,6 +65,7 @@ int target_new(struct xrc_domain *domain, struct qp *qp)
 		free(made);
 		return r;
 	}
+	made->life = ++domain->server->last_life;
 	made->domain = xrc_domain_ref(domain);
 	add_opener(made, qp);
 	return 0;
@@ -75,6 +76,13 @@ static struct xrc_target *target_get(const struct server *server, uint32_t qpn)
 	struct number *number = numbers_get(&server->numbers, qpn, NUMBER_TARGET);
 
 	return number ? container_of(number, struct xrc_target, number) : NULL;
+}
+
+struct xrc_target *target_in_life(const struct server *server, uint32_t qpn, uint64_t life)
+{
+	struct xrc_target *target = target_get(server, qpn);
+
+	return target && target->life == life && qp_state_connected(target->state) ? target : NULL;
 }
 
 int target_open(struct xrc_domain *domain, uint32_t qpn, struct qp *qp)
@@ -172,6 +180,7 @@ static void apply_change(struct xrc_target *target, const struct shared_change *
 
 static void reset(struct xrc_target *target)
 {
+	target->life = ++target->domain->server->last_life;
 	target->mask = 0;
 	memset(target->values, 0, sizeof(target->values));
 	target->dest = (struct qp_dest){ .qpn = 0 };

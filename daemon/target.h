@@ -14,6 +14,7 @@
 #include "daemon/numbers.h"
 #include "daemon/qp.h"
 
+struct server;
 struct xrc_domain;
 
 #define TARGET_EVENT_MAX 4 /* IBV_EVENT_COMM_EST */
@@ -32,6 +33,7 @@ struct xrc_target {
 	enum qp_state state;
 	struct qp_dest dest;
 	uint32_t mask, values[SHARED_FIELDS];
+	uint64_t life; /* another one from each reset on, and for each target */
 	bool established;    /* its openers were told: once in a life, however many processes have a wire to it */
 	struct list wires;   /* struct wire_end */
 	struct list openers; /* struct qp */
@@ -47,6 +49,8 @@ void target_close(struct qp *qp);
 int target_modify(struct xrc_target *target, const struct qp_change *change);
 /* An event for all openers; to the error state with it, but for COMM_EST, the first one counts. @event 0: nobody is told. */
 void target_report(struct xrc_target *target, uint32_t event);
+/* The target of that number, if it is connected, and has been since it was of that life; or NULL. */
+struct xrc_target *target_in_life(const struct server *server, uint32_t qpn, uint64_t life);
 /* How requests are to be served. */
 uint32_t target_access(const struct xrc_target *target);
 uint32_t target_min_rnr_timer(const struct xrc_target *target);

@@ -202,6 +202,7 @@ static void tie(struct wire_end *end, const struct party *party)
 {
 	end->qp = party->qp;
 	end->target = party->target;
+	end->life = party->target ? party->target->life : 0;
 	list_append(end->qp ? &end->qp->wires : &end->target->wires, &end->link);
 }
 
@@ -363,16 +364,18 @@ static struct wire *wire_find(struct server *server, struct process *process, ui
 											  : wire;
 }
 
-struct wire_end *wire_target_end(struct server *server, struct process *process, uint32_t segment,
+struct xrc_target *wire_target(struct server *server, struct process *process, uint32_t segment,
 	uint32_t index, uint32_t generation)
 {
 	unsigned side;
 	struct wire *wire = wire_find(server, process, segment, index, generation, &side);
+	const struct wire_end *end;
 
 	/* The first end of a wire inside one process may be released or not. */
-	if (wire && !segment && !wire->ends[side].target)
+	if (wire && !segment && !wire->ends[side].life)
 		side = !side;
-	return wire && wire->ends[side].target ? &wire->ends[side] : NULL;
+	end = wire ? &wire->ends[side] : NULL;
+	return end && end->life && !end->released ? target_in_life(server, end->qpn, end->life) : NULL;
 }
 
 int wire_release(struct server *server, struct process *process, uint32_t segment, uint32_t index,

@@ -38,6 +38,7 @@ struct wire_end {
 	struct list link;        /* of their wires */
 	struct notice notice;
 	struct charge charge;
+	uint64_t life; /* the target's, whose number is `qpn`: it may be told of after the sender has left */
 	uint32_t qpn, peer_qpn, peer_rq_psn, resets;
 	bool released;
 };
@@ -64,8 +65,8 @@ int wire_connect_xrc(
 void wire_leave(struct wire_end *end);
 /* The target's attributes are others now: its process is told. */
 void wire_changed(struct wire_end *end);
-/* The end of a target in @process; NULL: there is none. */
-struct wire_end *wire_target_end(struct server *server, struct process *process, uint32_t segment,
+/* The target that a wire in @process is of, or was until the sender left; NULL: there is none, or it has ended. */
+struct xrc_target *wire_target(struct server *server, struct process *process, uint32_t segment,
 	uint32_t index, uint32_t generation);
 /*
  * A client has let go of its end. A loopback wire (segment 0) has two, each is let go by one call; of a QP that is joined

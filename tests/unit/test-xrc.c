@@ -569,6 +569,52 @@ START_TEST(a_sender_that_leaves_is_told_of)
 }
 END_TEST
 
+/* What it had sent failed there: the receive QP is in error, whether or not the sender is still what it was then. */
+START_TEST(a_failure_is_told_when_the_sender_has_left)
+{
+	Vsd__EvWire from, to;
+
+	connect_sender();
+	connect_target();
+	join(&second, &from, &to);
+	if (_i == 0)
+		ck_assert_int_eq(client_qp_state(&sender, send_qp, RESET), 0);
+	else if (_i == 1)
+		ck_assert_int_eq(client_destroy(&sender, VSD__OBJECT_TYPE__OBJ_QP, send_qp), 0);
+	else
+		client_close(&sender);
+	if (_i == 2)
+		expect_peer_gone(&second);
+	expect_gone(&second, &to, _i == 2 ? VSD__GONE_REASON__GONE_DEAD : VSD__GONE_REASON__GONE_CLOSED);
+	ck_assert_int_eq(call_xrc_report(&second, &to, QP_FATAL), 0);
+	expect_event(&first, target, QP_FATAL);
+	target_is(&first, target, ERR);
+	ck_assert_int_eq(call_wire_release(&second, &to), 0);
+}
+END_TEST
+
+/* Of a life before it tells nobody anything, nor does who has let go of the wire. */
+START_TEST(a_failure_of_a_life_before_is_none)
+{
+	Vsd__EvWire from, to;
+
+	connect_sender();
+	connect_target();
+	join(&second, &from, &to);
+	ck_assert_int_eq(client_qp_state(&sender, send_qp, RESET), 0);
+	expect_gone(&second, &to, VSD__GONE_REASON__GONE_CLOSED);
+	if (_i == 0) {
+		ck_assert_int_eq(client_qp_state(&first, target, RESET), 0);
+		connect_target();
+	} else {
+		ck_assert_int_eq(call_wire_release(&second, &to), 0);
+	}
+	ck_assert_int_eq(call_xrc_report(&second, &to, QP_FATAL), ENOENT);
+	expect_none(&first);
+	target_is(&first, target, RTR);
+}
+END_TEST
+
 /* Its messages are asked for anew: what the SRQ was in is gone, and that is a wrong SRQ. */
 START_TEST(a_process_that_dies_takes_its_srq_along)
 {
@@ -620,6 +666,8 @@ static void add_wires(TCase *tcase)
 	tcase_add_loop_test(tcase, a_failure_ends_all_wires, 0, 2);
 	tcase_add_test(tcase, only_who_serves_a_wire_reports);
 	tcase_add_loop_test(tcase, a_sender_that_leaves_is_told_of, 0, 3);
+	tcase_add_loop_test(tcase, a_failure_is_told_when_the_sender_has_left, 0, 3);
+	tcase_add_loop_test(tcase, a_failure_of_a_life_before_is_none, 0, 2);
 	tcase_add_test(tcase, a_process_that_dies_takes_its_srq_along);
 	tcase_add_loop_test(tcase, a_receive_qp_is_connected_anew, 0, 2);
 }
