@@ -299,13 +299,19 @@ static void queues_follow(struct m_queue *queue)
 		queue->head++;
 }
 
+/* Whoever serves an XRC receive QP tells the daemon of what failed there, also after the sender has left. */
+static bool may_be_told_later(struct model *m, const struct m_qp *qp)
+{
+	return qp->live && qp->xrc == XRC_RECV && ((qp->excused_before && !qp->lives) || refused_its_peer(m, qp));
+}
+
 static void qps_follow(struct model *m)
 {
 	for (unsigned i = 0; i < m->tops[OP_QP]; i++) {
 		struct m_qp *qp = &m->qps[i];
 
 		/* That it is in error may be seen after the completion that says why. */
-		qp->excused_before = qp->excused && qp->state != IBV_QPS_ERR;
+		qp->excused_before = (qp->excused || may_be_told_later(m, qp)) && qp->state != IBV_QPS_ERR;
 		qp->failing = qp->excused = qp->flushed = qp->draining_left = qp->established_late = false;
 		qp->lives = 0;
 		qp->was_rtr = qp->live && qp->state == IBV_QPS_RTR;
