@@ -368,13 +368,10 @@ void qp_again(struct soft_qp *qp)
 {
 	struct soft_td *td = qp_td(qp);
 
-	if (td) {
+	if (td)
 		td_again(td, qp);
-	} else if (!atomic_load_explicit(&qp->run_queued, memory_order_relaxed)) {
-		run_push(qp);
-		if (!rt_inside())
-			sleep_soon();
-	}
+	else
+		rt_run_later(qp);
 }
 
 static void run_remove(struct soft_qp *qp)
@@ -546,7 +543,7 @@ void progress_end(bool did)
 		sched_yield();
 	/* This thread may not come back. */
 	if (left)
-		sleep_soon();
+		sleep_wake_if_asleep();
 }
 
 bool rt_progress(void)

@@ -28,7 +28,8 @@
 #define FULL_ROUNDS 8u		 /* of a poller's, one of so many looks at more than hot wires; divides CLOCK_ROUNDS */
 #define YIELD_ROUNDS 1024u	 /* idle rounds, some 50 to 100 µs */
 #define IDLE_TICKS 10u		 /* ticks without an empty poll after which the process is asleep */
-#define FLIP_POLLS 256u		 /* so many empty polls ... */
+#define FLIP_POLLS 256u		 /* so many polls ... */
+#define FLIP_SLOW 32u		 /* or so many that took a tick, as those that copy do, ... */
 #define FLIP_NS 5000000u	 /* ... within this time make the process active */
 #define UNTAKEN_NS 50000u	 /* a descriptor untaken for so long: kick */
 #define ALIVE_NS 1000000000u	 /* between two looks at the peers' liveness words */
@@ -94,7 +95,7 @@ struct rt {
 	/* what else each poll looks at */
 	_Atomic bool loop_any, run_any, watch_any, garbage_any; /* of the lists below */
 	_Atomic bool owes; /* a receive was completed by who is inside, and is not acknowledged yet (order.h) */
-	_Atomic bool polling;					 /* empty polls made the process active */
+	_Atomic bool polling;					 /* polls made the process active */
 	_Atomic uint64_t state;					 /* asleep or not, as in the page */
 	_Atomic uint64_t polls;
 	struct hot_set hot;
@@ -250,8 +251,6 @@ void sleep_arm(uint64_t deadline);
 /* Wakes the progress thread, if the process is asleep and was not woken since. */
 void sleep_wake_if_asleep(void);
 void sleep_wake(void);
-/* Work is left: the progress thread looks after it a tick from now. */
-void sleep_soon(void);
 /* Reads what the daemon sent until now. No lock held. */
 void sleep_read_events(void);
 /* A CQ was armed: the program is about to wait for an event. @td: its domain, which nobody has entered. */

@@ -87,17 +87,6 @@ void sleep_wake_if_asleep(void)
 	atomic_store(&rt.self_kicked, state);
 }
 
-/*
- * A thread that left work behind mostly goes on with it in its next call, and better than the progress thread: if it does
- * not, the tick will.
- */
-void sleep_soon(void)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&rt.running, memory_order_relaxed))
-		stay_awake();
-}
-
 void sleep_arm(uint64_t deadline)
 {
 	pthread_mutex_lock(&rt.arm_lock);
@@ -153,14 +142,15 @@ void sleep_polled(void)
 	atomic_store_explicit(&rt.flip_count, n + 1, memory_order_relaxed);
 	if (n == 0)
 		atomic_store_explicit(&rt.flip_start, rt_now(), memory_order_relaxed);
-	if (n < FLIP_POLLS)
+	if (n < FLIP_POLLS && n != FLIP_SLOW)
 		return;
 
-	uint64_t now = rt_now();
+	uint64_t now = rt_now(), took = now - atomic_load_explicit(&rt.flip_start, memory_order_relaxed);
 
+	if (n == FLIP_SLOW && took < TICK_NS)
+		return;
 	atomic_store_explicit(&rt.flip_count, 0, memory_order_relaxed);
-	if (now - atomic_load_explicit(&rt.flip_start, memory_order_relaxed) > FLIP_NS ||
-	    !atomic_load_explicit(&rt.running, memory_order_relaxed))
+	if (took > FLIP_NS || !atomic_load_explicit(&rt.running, memory_order_relaxed))
 		return;
 	atomic_store(&rt.polling, true);
 	stay_awake();

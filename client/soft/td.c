@@ -140,7 +140,7 @@ void td_take_back(struct soft_td *td)
 
 void td_left_behind(void)
 {
-	sleep_soon();
+	sleep_wake_if_asleep();
 }
 
 static void parked(struct soft_td *td)

@@ -58,7 +58,7 @@ struct soft_td {
 
 	/* the owner's: of who has the domain. The holder of the progress lock may look at what is atomic. */
 	_Alignas(VSD_LINE) _Atomic uint64_t seq; /* odd: the owner is inside */
-	_Atomic uint64_t polls;			 /* that found nothing */
+	_Atomic uint64_t polls;
 	_Atomic(struct soft_qp *) run;		 /* QPs that go on with the next round */
 	struct soft_qp *run_last;
 	_Atomic(struct wire *) watched; /* descriptors that may stay untaken */
@@ -77,7 +77,7 @@ void td_free(struct soft_td *td);
 /* --- the owner -------------------------------------------------------------------------------------------------------- */
 
 void td_take_back(struct soft_td *td);
-/* Work is left, and this thread may not come back: the progress thread looks after it with the next tick. */
+/* Work is left, and this thread may not come back: the progress thread is woken if all sleep. */
 void td_left_behind(void);
 
 static inline void td_enter(struct soft_td *td)
