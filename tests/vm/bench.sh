@@ -7,8 +7,8 @@
 # Runs in the VM, by `make bench-vm`, and at full length by tests/vm/run.
 #
 # The guest's clock counts instructions (run-in-vm --icount), so what a line takes is the number of those it needs, in the
-# programs, in the library and in the kernel, whatever else the host does: two runs of a line differ by less than one percent, and
-# a ratio that is not within 0.95 and 1.05 is an error. The numbers say nothing of a real processor, where an instruction may take
+# programs, in the library and in the kernel, whatever else the host does: two runs of a line differ by two percent at most, and a
+# ratio that is not within 0.95 and 1.05 is an error. The numbers say nothing of a real processor, where an instruction may take
 # any time.
 #
 # The guest has one processor. A program that polls keeps it for the rest of its turn while the other has what it waits for, so
