@@ -312,7 +312,7 @@ bool quick_push(struct soft_qp *qp, struct wire *wire)
 		if (!is_short_send(w))
 			return false;
 		if (!has_room(wire))
-			return is_awaited(wire);
+			return is_awaited(wire) && !wire->broken; /* by nonsense of the peer's: its QP is to fail */
 		if (!gather(qp, w, &wire->req_out))
 			return false;
 		pushed(req, wire, w);

@@ -447,6 +447,22 @@ START_TEST(what_waits_for_room_goes_on_within_the_turn)
 }
 END_TEST
 
+/* A peer that says it took more than it was sent breaks the wire: that does not wait to be told of room. */
+START_TEST(who_waits_for_a_peer_that_lies_is_left_to_others)
+{
+	struct vsd_half *theirs = (struct vsd_half *)(uintptr_t)wire_of(a)->theirs;
+	bool inside = rt_enter(), did;
+
+	sent(a, 10, MAPPED_SLOTS + 1, 8);
+	ck_assert_uint_eq(wish(wire_of(a)), WIRE_WANT_REQ);
+	atomic_fetch_add(&theirs->req_taken, MAPPED_SLOTS + 1);
+	ck_assert(!turn(a, &did));
+	ck_assert(wire_of(a)->broken);
+	rt_leave(inside);
+	loop_expect(a_send, 10, IBV_WC_RETRY_EXC_ERR);
+}
+END_TEST
+
 /* It is the first one that counts, and others may stand behind it. */
 START_TEST(what_waits_and_is_long_is_left_to_others)
 {
@@ -811,6 +827,7 @@ int main(void)
 	tcase_set_timeout(t, 30);
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, what_waits_for_room_goes_on_within_the_turn);
+	tcase_add_test(t, who_waits_for_a_peer_that_lies_is_left_to_others);
 	tcase_add_loop_test(t, what_waits_and_is_long_is_left_to_others, 0, 2);
 	tcase_add_test(t, a_wish_that_nothing_waits_for_ends);
 	tcase_add_test(t, what_waits_waits_for_acknowledgements_of_others);
