@@ -42,7 +42,10 @@ static uint64_t raw_clock(struct ibv_context *ctx, uint64_t khz)
 
 	RETURNS(ibv_query_rt_values_ex(ctx, &values), 0);
 	NEED(values.comp_mask == IBV_VALUES_MASK_RAW_CLOCK);
-	return ((uint64_t)values.raw_clock.tv_sec * 1000000000 + (uint64_t)values.raw_clock.tv_nsec) * khz / 1000000;
+
+	uint64_t ns = (uint64_t)values.raw_clock.tv_sec * 1000000000 + (uint64_t)values.raw_clock.tv_nsec;
+
+	return ns / 1000000 * khz + ns % 1000000 * khz / 1000000; /* five hours of nanoseconds times kHz are all that 64 bits hold */
 }
 
 static uint64_t wall_clock(void)
