@@ -108,9 +108,9 @@ static bool inbound(struct soft_qp *qp, struct wire *wire)
 
 	for (unsigned n = 0; qp->priv->failure == QP_FINE; n++) {
 		int found = serves(qp_state(qp)) ? wire_req_peek(wire, &head) : 0;
+		/* Only the message: with a refusal that waited, too, a closed wire would be a peer that is late. */
+		bool waits = found > 0 && is_received(&head) && !order_is_kept_cold(wire);
 
-		if (found > 0 && is_received(&head) && !order_is_kept_cold(wire))
-			break;
 		/* Behind a request that was served: what else there is to do is for the next turn. */
 		if (n && !found && !qp->priv->resp.stream.active && !qp->priv->resp.rnr_owed && !qp->priv->resp.nak_owed)
 			break;
@@ -121,7 +121,7 @@ static bool inbound(struct soft_qp *qp, struct wire *wire)
 		if (qp->priv->failure != QP_FINE)
 			break;
 		rc = responder_resume(qp, wire);
-		if (rc <= 0 || !found)
+		if (rc <= 0 || !found || waits)
 			break;
 		if (n == QP_TURN_WRS) {
 			qp_again(qp);

@@ -262,6 +262,30 @@ START_TEST(another_thread_has_the_qp)
 END_TEST
 
 /* What a wire waits for is over: it costs no look any more. */
+/* The message waits, and nothing else of its QP's: not what came back for what it sent itself. */
+START_TEST(its_own_acknowledgement_does_not_wait)
+{
+	struct vsd_half *theirs;
+
+	pairs_make(2, cases[_i].segment);
+	ask(0);
+	answer(1, _i);
+	ck_assert_int_eq(loop_recv(far[1], 1, mr, memory, SIZE), 0);
+	ck_assert_int_eq(loop_send(near[1], 1, IBV_WR_SEND, mr, memory, 8, NULL, NULL), 0);
+	near[1]->priv->plain = false; /* the state machines, which refusals are for */
+	theirs = (struct vsd_half *)(uintptr_t)atomic_load(&near[1]->wire)->theirs;
+	atomic_store(&theirs->acked, 1); /* as its peer will, which would take the other one's by the way */
+	soft_mutex_lock(&near[0]->sq_lock.mutex);
+	serve(near[1]);
+	ck_assert_uint_eq(atomic_load(&here->count), 1);
+	soft_mutex_unlock(&near[0]->sq_lock.mutex);
+	next_is(1, IBV_WC_SEND);
+	settle();
+	next_is(0, IBV_WC_SEND);
+	the_answer_is_next(_i);
+}
+END_TEST
+
 START_TEST(nothing_is_awaited_for_ever)
 {
 	pairs_make(MANY, true);
@@ -345,6 +369,7 @@ int main(void)
 
 	add_order(t);
 	tcase_add_loop_test(t, another_thread_has_the_qp, 0, CASES);
+	tcase_add_loop_test(t, its_own_acknowledgement_does_not_wait, 0, CASES);
 	tcase_add_loop_test(t, nothing_is_awaited_for_ever, 0, CASES);
 	tcase_add_loop_test(t, an_answer_before_the_acknowledgement, 0, 2);
 	tcase_add_loop_test(t, an_answer_before_the_acknowledgement, 3, 5);
