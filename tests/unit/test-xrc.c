@@ -547,23 +547,31 @@ END_TEST
 
 /* --- ends ----------------------------------------------------------------------------------------------------------- */
 
-/* One way after the other for the send QP to leave. */
-START_TEST(a_sender_that_leaves_is_told_of)
+/* The target's end of a wire whose send QP has left, in one of three ways. */
+static void leave_after_join(int way, Vsd__EvWire *to)
 {
-	Vsd__EvWire from, to;
+	Vsd__EvWire from;
 
 	connect_sender();
 	connect_target();
-	join(&second, &from, &to);
-	if (_i == 0)
+	join(&second, &from, to);
+	if (way == 0)
 		ck_assert_int_eq(client_qp_state(&sender, send_qp, RESET), 0);
-	else if (_i == 1)
+	else if (way == 1)
 		ck_assert_int_eq(client_destroy(&sender, VSD__OBJECT_TYPE__OBJ_QP, send_qp), 0);
 	else
 		client_close(&sender);
-	if (_i == 2)
+	if (way == 2)
 		expect_peer_gone(&second);
-	expect_gone(&second, &to, _i == 2 ? VSD__GONE_REASON__GONE_DEAD : VSD__GONE_REASON__GONE_CLOSED);
+	expect_gone(&second, to, way == 2 ? VSD__GONE_REASON__GONE_DEAD : VSD__GONE_REASON__GONE_CLOSED);
+}
+
+/* One way after the other for the send QP to leave. */
+START_TEST(a_sender_that_leaves_is_told_of)
+{
+	Vsd__EvWire to;
+
+	leave_after_join(_i, &to);
 	ck_assert_int_eq(call_wire_release(&second, &to), 0);
 	target_is(&first, target, RTR);
 }
@@ -572,20 +580,9 @@ END_TEST
 /* What it had sent failed there: the receive QP is in error, whether or not the sender is still what it was then. */
 START_TEST(a_failure_is_told_when_the_sender_has_left)
 {
-	Vsd__EvWire from, to;
+	Vsd__EvWire to;
 
-	connect_sender();
-	connect_target();
-	join(&second, &from, &to);
-	if (_i == 0)
-		ck_assert_int_eq(client_qp_state(&sender, send_qp, RESET), 0);
-	else if (_i == 1)
-		ck_assert_int_eq(client_destroy(&sender, VSD__OBJECT_TYPE__OBJ_QP, send_qp), 0);
-	else
-		client_close(&sender);
-	if (_i == 2)
-		expect_peer_gone(&second);
-	expect_gone(&second, &to, _i == 2 ? VSD__GONE_REASON__GONE_DEAD : VSD__GONE_REASON__GONE_CLOSED);
+	leave_after_join(_i, &to);
 	ck_assert_int_eq(call_xrc_report(&second, &to, QP_FATAL), 0);
 	expect_event(&first, target, QP_FATAL);
 	target_is(&first, target, ERR);
