@@ -132,10 +132,7 @@ static bool make_room(struct soft_cq *cq)
 /* To the thread that polls just now, if that is this one. */
 static bool hand_over(struct soft_cq *cq, const struct soft_cqe *cqe)
 {
-	if (atomic_load_explicit(&cq->target_thread, memory_order_relaxed) != __builtin_thread_pointer() ||
-	    cq->target_n == cq->target_max || get_count(cq) ||
-	    atomic_load_explicit(&cq->armed, memory_order_relaxed) ||
-	    atomic_load_explicit(&cq->overrun, memory_order_relaxed))
+	if (!soft_cq_is_target(cq))
 		return false;
 	if (cq->target_cqe) {
 		*cq->target_cqe = *cqe;

@@ -96,18 +96,22 @@ int soft_cq_fill_ex(struct soft_cq *cq, uint64_t wc_flags);
  * QP cannot go on.
  */
 bool soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe);
+/* This thread polls it just now, has room for one more, and nothing is before it. */
+static inline bool soft_cq_is_target(const struct soft_cq *cq)
+{
+	return atomic_load_explicit(&cq->target_thread, memory_order_relaxed) == __builtin_thread_pointer() &&
+	       cq->target_n != cq->target_max && !atomic_load_explicit(&cq->count, memory_order_relaxed) &&
+	       !atomic_load_explicit(&cq->armed, memory_order_relaxed) &&
+	       !atomic_load_explicit(&cq->overrun, memory_order_relaxed);
+}
+
 /*
  * Where a completion goes whose CQ this thread polls just now, by ibv_poll_cq(), if none is before it: all of it is to be
  * filled in. NULL: soft_cq_push() knows where.
  */
 static inline struct ibv_wc *soft_cq_target(struct soft_cq *cq)
 {
-	if (atomic_load_explicit(&cq->target_thread, memory_order_relaxed) != __builtin_thread_pointer() || !cq->target_wc ||
-	    cq->target_n == cq->target_max || atomic_load_explicit(&cq->count, memory_order_relaxed) ||
-	    atomic_load_explicit(&cq->armed, memory_order_relaxed) ||
-	    atomic_load_explicit(&cq->overrun, memory_order_relaxed))
-		return NULL;
-	return &cq->target_wc[cq->target_n++];
+	return soft_cq_is_target(cq) && cq->target_wc ? &cq->target_wc[cq->target_n++] : NULL;
 }
 
 /* Drops the unread CQEs of a QP (RESET, destroy), or of an XRC SRQ. */
