@@ -143,16 +143,16 @@ int requester_acks(struct soft_qp *qp, struct wire *wire)
 {
 	struct requester *req = &qp->priv->req;
 	uint64_t acked = wire_acked(wire);
+	bool sane;
 
 	if (acked == req->acked) {
 		wire_acked_done(wire, acked); /* requester_acks_first() may have been there */
 		return 0;
 	}
-	if (!take_acks(qp, acked)) {
-		wire_acked_done(wire, acked);
-		return -EPROTO;
-	}
+	sane = take_acks(qp, acked);
 	wire_acked_done(wire, acked);
+	if (!sane)
+		return -EPROTO;
 	return wire->req_out.held && wire_req_space(wire) < 0 ? -EPROTO : 1; /* gives chunks back */
 }
 
