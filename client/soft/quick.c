@@ -12,6 +12,7 @@
 #include "client/soft/mr_private.h"
 
 #define TWO_SLOTS (LANE_RW_BASE + LANE_MORE) /* the longest message here */
+#define OWN_AHEAD 8u /* slots in front of the one that is written */
 
 /* As qp_count(), without a call. */
 static inline void count(const struct soft_qp *qp, enum vsd_counter counter, uint64_t n)
@@ -185,6 +186,18 @@ static bool end_turn(struct soft_qp *qp, struct wire *wire)
 	return true;
 }
 
+/*
+ * What the next steps wait for is asked for now: the line of the acknowledgement, which the peer looks at all the time, and in
+ * a stream the next slot. One that is not written yet would only be taken from the peer.
+ */
+static void look_ahead(const struct wire *wire, unsigned n)
+{
+	if (n == 0)
+		line_own(wire->mine);
+	else
+		__builtin_prefetch(lane_in_slot(&wire->req_in, wire->req_in.pos + 1));
+}
+
 bool quick_turn(struct soft_qp *qp, struct wire *wire, bool *did)
 {
 	if (!can_turn(qp, wire))
@@ -202,6 +215,7 @@ bool quick_turn(struct soft_qp *qp, struct wire *wire, bool *did)
 			return false;
 		if (!found || !order_is_kept(wire))
 			return end_turn(qp, wire);
+		look_ahead(wire, n);
 		if (!serve_send(qp, wire))
 			return false;
 		*did = true;
@@ -282,6 +296,16 @@ static bool has_room(struct wire *wire)
 	return (!lane->held && lane->pos - lane->taken <= lane->n / 2 && lane->n >= 16) || wire_req_space(wire) >= 2;
 }
 
+/* The slots of messages to come, which the peer has read; not those that it may still read. */
+static void own_ahead(const struct lane_out *lane, unsigned slots)
+{
+	if (lane->pos + OWN_AHEAD + 2 - lane->taken > lane->n)
+		return;
+	line_own(lane_out_slot(lane, lane->pos + OWN_AHEAD));
+	if (slots > 1)
+		line_own(lane_out_slot(lane, lane->pos + OWN_AHEAD + 1));
+}
+
 static bool can_push(const struct soft_qp *qp, const struct wire *wire)
 {
 	return quick_is_smooth(qp, wire) && !qp->priv->req.restart;
@@ -291,6 +315,7 @@ static bool can_push(const struct soft_qp *qp, const struct wire *wire)
 static void pushed(struct requester *req, struct wire *wire, struct swqe *w)
 {
 	put(&wire->req_out, w, req->msn);
+	own_ahead(&wire->req_out, 1 + (w->length > LANE_RW_BASE));
 	w->msn = req->msn++;
 	w->off = w->length;
 	w->state = SWQE_SENT;
