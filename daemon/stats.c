@@ -120,10 +120,18 @@ void stats_who(const struct session *session, struct stats_who *who)
 
 bool stats_counters(const struct process *process, uint64_t counters[VSD_COUNT_N])
 {
-	size_t size = sizeof(uint64_t) * VSD_COUNT_N;
+	static const size_t from = offsetof(struct vsd_page, counters);
+	static const size_t first = (offsetof(struct vsd_page, shards) - offsetof(struct vsd_page, counters)) / sizeof(uint64_t);
+	uint64_t read[(offsetof(struct vsd_page, pad) - offsetof(struct vsd_page, counters)) / sizeof(uint64_t)];
 
-	return process && pread(process->page, counters, size,
-				  offsetof(struct vsd_page, counters)) == (ssize_t)size;
+	if (!process || pread(process->page, read, sizeof(read), (off_t)from) != (ssize_t)sizeof(read))
+		return false;
+	for (unsigned i = 0; i < VSD_COUNT_N; i++) {
+		counters[i] = read[i];
+		for (unsigned shard = 0; shard < VSD_PAGE_SHARDS; shard++)
+			counters[i] += read[first + shard * VSD_COUNT_N + i];
+	}
+	return true;
 }
 
 void stats_total(struct server *server, struct stats_total *total)

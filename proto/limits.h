@@ -11,7 +11,8 @@
 
 /* Feature bits of HELLO; unknown bits are ignored by the daemon and not granted. */
 #define VSD_FEATURE_MR_PLACES 1ull /* OP_MR_PLACES */
-#define VSD_FEATURES VSD_FEATURE_MR_PLACES
+#define VSD_FEATURE_SHARDS 2ull /* the counters in the shards of a process page are read, too */
+#define VSD_FEATURES (VSD_FEATURE_MR_PLACES | VSD_FEATURE_SHARDS)
 
 /* A request, header included. Answers and events may be as long as VSD_ANSWER_MAX. */
 #define VSD_REQUEST_MAX 4096

@@ -88,6 +88,13 @@ enum vsd_counter {
 	VSD_COUNT_N = 16,
 };
 
+#define VSD_PAGE_SHARDS 16u
+
+/* A thread's share of the counters; two lines, since processors fetch lines in pairs. */
+struct vsd_shard {
+	_Atomic uint64_t counters[VSD_COUNT_N];
+};
+
 struct vsd_page {
 	/* line 0: fixed at set-up */
 	uint32_t magic, version;
@@ -101,11 +108,14 @@ struct vsd_page {
 	 * FUTEX_OWNER_DIED set means dead or exec'd. */
 	_Atomic uint32_t alive;
 	uint8_t rest2[60];
-	/* line 3 and 4 */
+	/* line 3 and 4: a counter is this one and that of each shard together */
 	_Atomic uint64_t counters[VSD_COUNT_N];
 	/* line 5: counts changes of mrs, each after it was made */
 	_Atomic uint64_t mr_changes;
-	uint8_t pad[4096 - 5 * VSD_LINE - 8];
+	uint8_t rest5[56];
+	/* line 6: where HELLO granted them; each is changed by one thread at a time */
+	struct vsd_shard shards[VSD_PAGE_SHARDS];
+	uint8_t pad[4096 - 6 * VSD_LINE - VSD_PAGE_SHARDS * sizeof(struct vsd_shard)];
 	struct vsd_gate gates[VSD_PAGE_GATES];
 	struct vsd_key keys[VSD_PAGE_KEYS];
 	struct vsd_mr mrs[VSD_PAGE_MRS];
@@ -292,9 +302,21 @@ _Static_assert(sizeof(struct vsd_resp) == VSD_LINE, "response");
 _Static_assert(offsetof(struct vsd_page, state) == VSD_LINE, "state line");
 _Static_assert(offsetof(struct vsd_page, alive) == 2 * VSD_LINE, "alive line");
 _Static_assert(offsetof(struct vsd_page, counters) == 3 * VSD_LINE, "counter lines");
+_Static_assert(sizeof(struct vsd_shard) == 2 * VSD_LINE, "shard");
+_Static_assert(offsetof(struct vsd_page, shards) % sizeof(struct vsd_shard) == 0, "shard lines");
 _Static_assert(offsetof(struct vsd_page, gates) == 4096, "gates");
 _Static_assert(offsetof(struct vsd_page, mrs) % 4096 == 0, "MRs");
 _Static_assert(offsetof(struct vsd_map, owner) == VSD_LINE, "owners");
 _Static_assert(sizeof(struct vsd_segment) % 4096 == 0, "wires start on a page");
+
+/* A counter as it is now. */
+static inline uint64_t vsd_page_counter(const struct vsd_page *page, enum vsd_counter counter)
+{
+	uint64_t sum = atomic_load_explicit(&page->counters[counter], memory_order_relaxed);
+
+	for (unsigned i = 0; i < VSD_PAGE_SHARDS; i++)
+		sum += atomic_load_explicit(&page->shards[i].counters[counter], memory_order_relaxed);
+	return sum;
+}
 
 #endif

@@ -74,6 +74,7 @@ static void forget(void)
 	page_keys_in_child();
 	qp_table_in_child();
 	region_in_child();
+	shard_in_child();
 	td_in_child();
 	timer_in_child();
 	xrc_in_child();

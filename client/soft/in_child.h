@@ -21,6 +21,7 @@ void page_keys_in_child(void);
 void qp_table_in_child(void);
 void region_in_child(void);
 void rt_in_child(void);
+void shard_in_child(void);
 void td_in_child(void);
 void timer_in_child(void);
 void xrc_in_child(void);

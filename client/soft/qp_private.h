@@ -15,6 +15,7 @@
 #include "client/soft/mr.h"
 #include "client/soft/order.h"
 #include "client/soft/qp.h"
+#include "client/soft/rt_private.h"
 #include "client/soft/srq.h"
 #include "client/soft/tag.h"
 #include "client/soft/td.h"
@@ -204,7 +205,7 @@ void qp_release(struct soft_qp *qp, enum soft_held held);
 void qp_set_wire(struct soft_qp *qp, struct wire *wire);
 
 /* Counts in the process's page, or in the QP's domain. */
-static inline void qp_count(struct soft_qp *qp, enum vsd_counter counter, uint64_t n)
+static inline void qp_count(const struct soft_qp *qp, enum vsd_counter counter, uint64_t n)
 {
 	struct soft_td *td = qp_td(qp);
 

@@ -14,17 +14,6 @@
 #define TWO_SLOTS (LANE_RW_BASE + LANE_MORE) /* the longest message here */
 #define OWN_AHEAD 8u /* slots in front of the one that is written */
 
-/* As qp_count(), without a call. */
-static inline void count(const struct soft_qp *qp, enum vsd_counter counter, uint64_t n)
-{
-	struct soft_td *td = qp_td(qp);
-
-	if (td)
-		td_count(td, counter, n);
-	else
-		atomic_fetch_add_explicit(&rt.page->counters[counter], n, memory_order_relaxed);
-}
-
 /* The lane is full, and the peer will tell. */
 static bool is_awaited(const struct wire *wire)
 {
@@ -132,7 +121,7 @@ static bool serve_send(struct soft_qp *qp, struct wire *wire)
 		return false;
 	resp->rq.tail += !qp->srq;
 	resp->has_recv = false;
-	count(qp, VSD_COUNT_BYTES_RECEIVED, head.len);
+	qp_count(qp, VSD_COUNT_BYTES_RECEIVED, head.len);
 	if (!complete(qp, &head, recv->wr_id))
 		qp_fail(qp, QP_FAIL_CQ, IBV_EVENT_QP_FATAL);
 	resp->msn++;

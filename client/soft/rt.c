@@ -138,12 +138,6 @@ uint32_t rt_mcast_generation(uint32_t bucket)
 	return atomic_load_explicit(&rt.map->mcast[bucket % VSD_MAP_MCAST], memory_order_acquire);
 }
 
-void rt_count(enum vsd_counter counter, uint64_t n)
-{
-	if (n && rt.page)
-		atomic_fetch_add_explicit(&rt.page->counters[counter], n, memory_order_relaxed);
-}
-
 /* A word at an address that nobody can guess: process_vm_readv() of it proves that a pid is still this process. */
 static int guard_init(void)
 {
@@ -178,6 +172,7 @@ static int page_map(const struct control_process *process)
 	rt.page->magic = VSD_PAGE_MAGIC;
 	rt.page->version = VSD_ABI_VERSION;
 	rt.page->peer = process->peer;
+	shard_init(control_offers(VSD_FEATURE_SHARDS));
 	rt.map = rt_map(process->map, VSD_MAP_SIZE, false);
 	return rt.map ? 0 : -errno;
 }
@@ -250,6 +245,7 @@ static void teardown(void)
 		dontfork_munmap(rt.guard, (size_t)getpagesize());
 	if (rt.map)
 		dontfork_munmap((void *)(uintptr_t)rt.map, VSD_MAP_SIZE);
+	shard_deinit();
 	if (rt.page)
 		dontfork_munmap(rt.page, VSD_PAGE_SIZE);
 	rt.guard = NULL;

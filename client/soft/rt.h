@@ -51,8 +51,6 @@ uint32_t rt_qpn_owner(uint32_t qpn);
 /* How often the multicast groups of this bucket changed. */
 uint32_t rt_mcast_generation(uint32_t bucket);
 
-void rt_count(enum vsd_counter counter, uint64_t n); /* relaxed, in the process page */
-
 /*
  * Serves hot wires, ready bits, the run queue and due timers once, bounded. The caller holds no lock. Returns true when
  * something was done. Two threads at once: the second returns false at once.

@@ -19,6 +19,7 @@
 #include "client/soft/hot.h"
 #include "client/soft/mutex.h"
 #include "client/soft/rt.h"
+#include "client/soft/shard.h"
 #include "client/soft/wire.h"
 #include "proto/ring_abi.h"
 
@@ -138,6 +139,13 @@ static inline bool rt_inside(void)
 static inline bool rt_owes(void)
 {
 	return __builtin_expect(atomic_load_explicit(&rt.owes, memory_order_acquire), 0) && !rt_inside();
+}
+
+/* Counts in the process's page. */
+static inline void rt_count(enum vsd_counter counter, uint64_t n)
+{
+	if (n && rt.page)
+		shard_count(rt.page, counter, n);
 }
 
 /* A receive is completed where others see it, by who may be inside; the turn is over. */

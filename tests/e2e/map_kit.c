@@ -41,7 +41,7 @@ uint64_t counted(enum vsd_counter counter)
 		NEED(mappings("memfd:verbsd-process", "rw-s", &mem) == 1);
 		page = mem;
 	}
-	return page->counters[counter];
+	return vsd_page_counter(page, counter);
 }
 
 uint64_t runs(void)

@@ -127,6 +127,7 @@ void loop_start(struct loop *loop)
 	memset(loop, 0, sizeof(*loop));
 	current = loop;
 	loop->events = loop->kick = -1;
+	loop->fake.features = VSD_FEATURE_SHARDS;
 	fake_start(&loop->fake, handle);
 	ck_assert_int_eq(rt_start(), 0);
 	loop->ctx.epoch = process_epoch();
@@ -385,7 +386,7 @@ uint64_t loop_counter(enum vsd_counter counter)
 		td_flush_counts(domain->td);
 		rt_leave(entered);
 	}
-	return rt_page()->counters[counter];
+	return vsd_page_counter(rt_page(), counter);
 }
 
 /* --- work -------------------------------------------------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ static int datagram(uint64_t wr_id, uint32_t length, bool global)
 
 static uint64_t dropped(void)
 {
-	return rt_page()->counters[VSD_COUNT_DROPPED];
+	return vsd_page_counter(rt_page(), VSD_COUNT_DROPPED);
 }
 
 static const struct {

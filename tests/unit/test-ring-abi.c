@@ -35,6 +35,8 @@ static const struct {
 	{ AT(vsd_page, gates), 4096 },
 	{ AT(vsd_page, keys), 4096 + 16384 * 64 },
 	{ AT(vsd_page, mr_changes), 320 },
+	{ AT(vsd_page, shards), 384 },
+	{ SIZE(vsd_shard), 128 },
 	{ AT(vsd_page, mrs), 4096 + (16384 + 65536) * 64 },
 	{ SIZE(vsd_page), 4096 + (16384 + 65536 + 16384) * 64 },
 	{ AT(vsd_mr, addr), 8 },
@@ -112,7 +114,8 @@ START_TEST(no_two_writers_share_a_line)
 		offsetof(struct vsd_side, want_pool), offsetof(struct vsd_side, summary),
 		offsetof(struct vsd_side, ready), sizeof(struct vsd_side),
 		offsetof(struct vsd_page, state), offsetof(struct vsd_page, alive),
-		offsetof(struct vsd_page, counters), offsetof(struct vsd_half, state),
+		offsetof(struct vsd_page, counters), offsetof(struct vsd_page, shards),
+		sizeof(struct vsd_shard), offsetof(struct vsd_half, state),
 		sizeof(struct vsd_half), offsetof(struct vsd_map, owner),
 		offsetof(struct vsd_map, mcast) };
 
