@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "client/soft/mr.h"
+#include "client/soft/shard.h"
 #include "client/soft/td.h"
 #include "client/soft/wire.h"
 
@@ -15,6 +16,7 @@
 struct key_slot {
 	_Atomic uintptr_t object; /* struct soft_mr, or struct soft_mw | 1; 0: closed */
 	_Atomic uint32_t users;
+	_Atomic bool named; /* threads name it; once set, for good: one that has seen it set may go on late */
 };
 
 /* Slots are made so many at a time. */
@@ -37,7 +39,8 @@ struct key_slot *key_slot_make(uint32_t key);
 /* Somebody is in it; after its object was taken out with a full barrier. */
 static inline bool key_slot_used(const struct key_slot *slot)
 {
-	return atomic_load(&slot->users) || pair_local_named(slot) || td_key_named(slot);
+	return atomic_load(&slot->users) || pair_local_named(slot) || td_key_named(slot) ||
+	       (atomic_load(&slot->named) && shard_named(slot));
 }
 
 static inline void key_slot_leave(struct key_slot *slot)
@@ -67,16 +70,27 @@ static inline void *mr_named(const struct key_slot *slot, const struct soft_pd *
 	return mr->mem + (addr - mr->iova);
 }
 
-/* A slot that is held for the time of a copy: named by the domain, else counted. */
+/* A slot that is held for the time of a copy: named by the domain or the thread, else counted. */
 struct mr_hold {
 	struct key_slot *slot;
 	struct soft_td *td;
+	_Atomic(const void *) *name;
 };
+
+/* A key's first use says so: who deregisters one that was never used need not ask all threads. */
+static inline _Atomic(const void *) *key_slot_name(struct key_slot *slot)
+{
+	if (__builtin_expect(!atomic_load_explicit(&slot->named, memory_order_acquire), 0))
+		atomic_store(&slot->named, true);
+	return shard_name(slot);
+}
 
 static inline void mr_let_go(struct mr_hold *hold)
 {
 	if (hold->td)
 		td_key_leave(hold->td, hold->slot);
+	else if (hold->name)
+		shard_unname(hold->name);
 	else
 		key_slot_leave(hold->slot);
 }
@@ -91,7 +105,8 @@ static inline void *mr_hold(struct soft_td *td, const struct soft_pd *pd, uint32
 	if (!hold->slot)
 		return NULL;
 	hold->td = td && td_key_enter(td, hold->slot) ? td : NULL;
-	if (!hold->td)
+	hold->name = hold->td ? NULL : key_slot_name(hold->slot);
+	if (!hold->td && !hold->name)
 		atomic_fetch_add(&hold->slot->users, 1);
 	ptr = mr_named(hold->slot, pd, key, addr, length, access);
 	if (!ptr)

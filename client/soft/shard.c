@@ -11,6 +11,7 @@
 #include "client/soft/in_child.h"
 
 _Atomic(void *) shard_owners[VSD_PAGE_SHARDS];
+struct shard_line shard_lines[VSD_PAGE_SHARDS];
 
 static _Atomic bool granted;
 static bool has_key; /* also in a child, whose key is its parent's */
@@ -52,6 +53,17 @@ void shard_in_child(void)
 {
 	atomic_store(&granted, false);
 	forget_owners();
+	for (unsigned i = 0; i < VSD_PAGE_SHARDS * SHARD_NAMES; i++)
+		atomic_store_explicit(&shard_lines[i / SHARD_NAMES].names[i % SHARD_NAMES], NULL, memory_order_relaxed);
+}
+
+bool shard_named(const void *what)
+{
+	td_barrier_heavy();
+	for (unsigned i = 0; i < VSD_PAGE_SHARDS * SHARD_NAMES; i++)
+		if (atomic_load_explicit(&shard_lines[i / SHARD_NAMES].names[i % SHARD_NAMES], memory_order_acquire) == what)
+			return true;
+	return false;
 }
 
 /* A handler of a signal may come in between and take one, too: then both are this thread's. */
@@ -72,13 +84,13 @@ int shard_find(void *self)
 	unsigned home = shard_home(self);
 
 	for (unsigned n = 0; n < VSD_PAGE_SHARDS; n++) {
-		unsigned i = (home + n) % VSD_PAGE_SHARDS;
+		unsigned i = home ^ n;
 
 		if (atomic_load_explicit(&shard_owners[i], memory_order_relaxed) == self)
 			return (int)i;
 	}
 	for (unsigned n = 0; n < VSD_PAGE_SHARDS && atomic_load_explicit(&granted, memory_order_relaxed); n++) {
-		unsigned i = (home + n) % VSD_PAGE_SHARDS;
+		unsigned i = home ^ n;
 
 		if (!atomic_load_explicit(&shard_owners[i], memory_order_relaxed) && take(i, self))
 			return (int)i;

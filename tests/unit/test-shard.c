@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Counting by many threads: nothing is lost, whoever has a shard and whoever has none, and each comes free again.
+ * Counting by many threads: nothing is lost, whoever has a shard and whoever has none, and each comes free again. What they
+ * name is found.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 
 #include "client/soft/in_child.h"
 #include "client/soft/shard.h"
+#include "client/soft/td.h"
 #include "tests/lib/harness.h"
 
 enum { MANY = 3 * VSD_PAGE_SHARDS, TURNS = 20000 };
@@ -185,6 +187,65 @@ START_TEST(a_child_has_none_of_its_parents)
 }
 END_TEST
 
+static pthread_barrier_t turn;
+
+static void *name_for_a_while(void *arg)
+{
+	_Atomic(const void *) *name = shard_name(arg);
+
+	ck_assert_ptr_nonnull(name);
+	pthread_barrier_wait(&turn);
+	pthread_barrier_wait(&turn);
+	shard_unname(name);
+	pthread_barrier_wait(&turn);
+	return NULL;
+}
+
+/* i & 1: without membarrier */
+START_TEST(what_a_thread_names_is_found)
+{
+	pthread_t thread;
+	int thing, other;
+
+	td_init();
+	td_fences |= _i & 1;
+	pthread_barrier_init(&turn, NULL, 2);
+	ck_assert(!shard_named(&thing));
+	ck_assert_int_eq(pthread_create(&thread, NULL, name_for_a_while, &thing), 0);
+	pthread_barrier_wait(&turn);
+	ck_assert(shard_named(&thing));
+	ck_assert(!shard_named(&other));
+	pthread_barrier_wait(&turn);
+	pthread_barrier_wait(&turn);
+	ck_assert(!shard_named(&thing));
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&turn);
+}
+END_TEST
+
+START_TEST(names_have_an_end)
+{
+	_Atomic(const void *) *names[SHARD_NAMES];
+	int things[SHARD_NAMES + 1];
+
+	for (unsigned i = 0; i < SHARD_NAMES; i++) {
+		names[i] = shard_name(&things[i]);
+		ck_assert_ptr_nonnull(names[i]);
+	}
+	ck_assert_ptr_null(shard_name(&things[SHARD_NAMES]));
+	for (unsigned i = 0; i < SHARD_NAMES; i++)
+		ck_assert(shard_named(&things[i]));
+	shard_unname(names[1]);
+	ck_assert(!shard_named(&things[1]));
+	ck_assert_ptr_eq(shard_name(&things[SHARD_NAMES]), names[1]);
+	/* A child has none of them. */
+	shard_in_child();
+	for (unsigned i = 0; i <= SHARD_NAMES; i++)
+		ck_assert(!shard_named(&things[i]));
+	ck_assert_ptr_null(shard_name(&things[0]));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("shard");
@@ -197,5 +258,7 @@ int main(void)
 	tcase_add_test(tcase, a_thread_may_count_while_it_ends);
 	tcase_add_test(tcase, a_signal_handler_counts_as_well);
 	tcase_add_test(tcase, a_child_has_none_of_its_parents);
+	tcase_add_loop_test(tcase, what_a_thread_names_is_found, 0, 2);
+	tcase_add_test(tcase, names_have_an_end);
 	return harness_run(suite);
 }
