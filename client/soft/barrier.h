@@ -29,6 +29,7 @@
 #endif
 
 extern bool td_fences; /* no membarrier */
+extern _Atomic bool td_barriers_slow; /* it was forbidden since: a heavy barrier takes a tick, nobody makes new needs for one */
 
 /* The cheap half: between its store and its load. */
 static inline void td_barrier_light(void)

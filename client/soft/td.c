@@ -18,6 +18,7 @@
 #include "client/soft/in_child.h"
 #include "client/soft/rt_private.h"
 
+_Atomic bool td_barriers_slow;
 bool td_fences;
 
 /* A leaf: the list changes under this and the progress lock, so either is enough to walk it. */
@@ -92,13 +93,17 @@ void td_free(struct soft_td *td)
 
 void td_barrier_heavy(void)
 {
-	struct timespec tick = { .tv_nsec = TICK_NS };
+	const struct timespec tick = { .tv_nsec = TICK_NS };
 
-	if (td_fences)
+	if (td_fences) {
 		atomic_thread_fence(memory_order_seq_cst);
-	else if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) < 0)
-		/* Forbidden since we started. No store waits for so long to be seen, and no thread keeps one while it waits. */
-		syscall(SYS_nanosleep, &tick, NULL);
+		return;
+	}
+	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
+		return;
+	/* Forbidden since we started. No store waits for so long to be seen, and no thread keeps one while it waits. */
+	atomic_store(&td_barriers_slow, true);
+	syscall(SYS_nanosleep, &tick, NULL);
 }
 
 static bool is_inside(const struct soft_td *td)

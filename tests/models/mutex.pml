@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The data path's mutex: taken by a locked instruction, let go by a plain store, with a barrier that only waiters pay
- * for. One at a time, what is stored inside is seen by the next, and nobody sleeps for ever. See README.md.
+ * for. Thread 0 may have it for its own, and then takes it by a plain store; who else wants it ends that. One at a time,
+ * what is stored inside is seen by the next, and nobody sleeps for ever. See README.md.
  */
 #ifndef N
 #define N	3		/* threads, each takes it TURNS times */
@@ -13,12 +14,17 @@
 #define TAKEN	0
 #define WAITERS	1
 #define DATA	2		/* what it guards: how often it was taken */
-#define NLOC	3
+#define BIAS	3		/* NONE, OWN: thread 0's own, ENDING */
+#define INSIDE	4		/* thread 0 has it, or tries, by a store */
+#define NLOC	5
+#define NONE	0
+#define OWN	1
+#define ENDING	2
 #define NBUF	N
 #define LANDED(p, x, y)	skip
 #include "tso.h"
 
-bool asleep[N];			/* in the futex */
+byte asleep[N];			/* in the futex of that word, plus 1 */
 bool late;			/* ghost: two inside, or a store of the one before not seen */
 byte inside, total;		/* ghost: threads in it; turns taken */
 
@@ -52,7 +58,45 @@ inline barrier_heavy(p)
 #endif
 }
 
-inline trylock(p)
+/* `taken`, let go. */
+inline give_back(p)
+{
+	STORE(p, TAKEN, 0);
+#ifdef FENCED			/* without membarrier */
+	FENCE(p);
+#endif
+	LOAD(p, WAITERS, v);
+	if
+	:: v ->
+#ifndef NO_WAKE_BARRIER
+		FENCE(p);
+#endif
+		wake()
+	:: else
+	fi
+}
+
+inline end_bias(p)
+{
+	atomic {
+		sb[p].n == 0;
+		got = mem[BIAS] == OWN;
+		if
+		:: got -> mem[BIAS] = ENDING
+		:: else
+		fi
+	}
+	if
+	:: got ->
+#ifndef NO_END_BARRIER
+		barrier_heavy(p);
+#endif
+		LOCKED(p, BIAS, NONE)
+	:: else
+	fi
+}
+
+inline take(p)
 {
 	atomic {
 		sb[p].n == 0;
@@ -62,33 +106,125 @@ inline trylock(p)
 		:: else
 		fi
 	}
+	if
+	:: got ->
+		LOAD(p, BIAS, b);
+#ifdef NO_BIAS_LOOK
+		b = NONE;
+#endif
+		LOAD(p, INSIDE, v);
+#ifdef NO_INSIDE_LOOK
+		v = 0;
+#endif
+		if
+		:: b != NONE || v -> got = false; give_back(p)
+		:: else
+		fi
+	:: else
+	fi
 }
 
-/* FUTEX_WAIT: compares and goes to sleep in one step. */
-inline wait(p)
+/* It becomes thread 0's own, or not. */
+inline make_own(p)
+{
+	if
+	:: LOCKED(p, INSIDE, 1);
+		LOCKED(p, BIAS, OWN);
+		give_back(p)
+	:: skip
+	fi
+}
+
+inline try_shared(p)
+{
+	LOAD(p, BIAS, b);
+	if
+	:: b == NONE -> take(p)
+	:: b == OWN && p != 0 ->
+		end_bias(p);
+		if
+		:: got -> take(p)
+		:: else
+		fi
+	:: else -> got = false
+	fi;
+	if
+	:: got && p == 0 -> make_own(p)
+	:: else
+	fi
+}
+
+inline trylock(p)
+{
+	if
+	:: p == 0 ->
+		LOAD(p, BIAS, b);
+		if
+		:: b == OWN ->
+			STORE(p, INSIDE, 1);
+#ifdef FENCED
+			FENCE(p);
+#endif
+			LOAD(p, BIAS, b);
+			if
+			:: b == OWN -> got = true
+			:: else -> STORE(p, INSIDE, 0); try_shared(p)
+			fi
+		:: else -> try_shared(p)
+		fi
+	:: else -> try_shared(p)
+	fi;
+	d_step { b = 0; v = 0 }
+}
+
+/* FUTEX_WAIT: compares and goes to sleep in one step. The look at which word it is comes before. */
+inline sleep_on(p, word)
 {
 	atomic {
 		if
-		:: mem[TAKEN] == 1 -> asleep[p] = true
+		:: mem[word] == 1 -> asleep[p] = word + 1
 		:: else
 		fi
 	}
 	!asleep[p]
 }
 
-/* FUTEX_WAKE of one. */
-inline wake()
+inline wait(p)
+{
+	LOAD(p, INSIDE, v);
+	if
+	:: v -> sleep_on(p, INSIDE)
+	:: else ->
+		LOAD(p, BIAS, b);
+		if
+		:: b == NONE -> sleep_on(p, TAKEN)
+		:: else
+		fi
+	fi;
+	d_step { b = 0; v = 0 }
+}
+
+/* FUTEX_WAKE of one at each word. */
+inline wake_one(word)
 {
 	d_step {
 		if
-		:: asleep[0] -> asleep[0] = false
-		:: asleep[1] -> asleep[1] = false
+		:: asleep[0] == word + 1 -> asleep[0] = 0
+		:: asleep[1] == word + 1 -> asleep[1] = 0
 #if N > 2
-		:: asleep[2] -> asleep[2] = false
+		:: asleep[2] == word + 1 -> asleep[2] = 0
 #endif
 		:: else
 		fi
 	}
+}
+
+inline wake()
+{
+	wake_one(TAKEN);
+#ifndef NO_WAKE_INSIDE
+	wake_one(INSIDE)
+#endif
 }
 
 inline lock(p)
@@ -112,25 +248,30 @@ inline lock(p)
 
 inline unlock(p)
 {
-	STORE(p, TAKEN, 0);
-#ifdef FENCED			/* without membarrier */
-	FENCE(p);
-#endif
-	LOAD(p, WAITERS, v);
+	LOAD(p, INSIDE, v);
 	if
-	:: v ->
-#ifndef NO_WAKE_BARRIER
+	:: p == 0 && v ->
+		STORE(p, INSIDE, 0);
+#ifdef FENCED
 		FENCE(p);
 #endif
-		wake()
-	:: else
+		LOAD(p, WAITERS, v);
+		if
+		:: v ->
+#ifndef NO_WAKE_BARRIER
+			FENCE(p);
+#endif
+			wake()
+		:: else
+		fi
+	:: else -> give_back(p)
 	fi;
 	v = 0
 }
 
 proctype thread(byte p)
 {
-	byte v, i, turn;
+	byte v, b, i, turn;
 	bool got;
 
 	do
