@@ -11,8 +11,15 @@
 #include "client/soft/lane.h"
 #include "client/soft/mr_private.h"
 
-#define TWO_SLOTS (LANE_RW_BASE + LANE_MORE) /* the longest message here */
 #define OWN_AHEAD 8u /* slots in front of the one that is written */
+
+/* Slots of a message of @n bytes that goes in one descriptor; a longer one has one, and a chunk. */
+static inline unsigned slots_of(uint32_t n)
+{
+	if (n <= LANE_RW_BASE + LANE_MORE)
+		return 1 + (n > LANE_RW_BASE);
+	return n > VSD_INLINE_RW ? 1 : 1 + (unsigned)((n - LANE_RW_BASE + LANE_MORE - 1) / LANE_MORE);
+}
 
 /* The lane is full, and the peer will tell. */
 static bool is_awaited(const struct wire *wire)
@@ -22,14 +29,30 @@ static bool is_awaited(const struct wire *wire)
 
 /* --- a turn ------------------------------------------------------------------------------------------------------------ */
 
-/* A SEND whole, in one slot or two, and the one that is due. */
+/* Those of a message of three and more. */
+static __attribute__((noinline)) bool has_slots(const struct lane_in *lane, const struct vsd_req *head)
+{
+	if (head->len > VSD_INLINE_RW || head->slots != slots_of(head->len) || head->slots > lane->n)
+		return false;
+	for (unsigned i = 1; i < head->slots; i++)
+		if (!lane_in_valid(lane, lane->pos + i))
+			return false;
+	return true;
+}
+
+/* A SEND whole, in one descriptor, and the one that is due. */
 static bool is_whole_send(const struct soft_qp *qp, const struct wire *wire, const struct vsd_req *head)
 {
-	const uint8_t whole = VSD_F_FIRST | VSD_F_LAST;
+	const uint8_t whole = VSD_F_FIRST | VSD_F_LAST, may = VSD_F_SOLICITED | VSD_F_IMM | VSD_F_CHUNK;
 
-	return head->op == VSD_REQ_SEND && (head->flags & (uint8_t)~(VSD_F_SOLICITED | VSD_F_IMM)) == whole &&
-	       head->len == head->total && head->msn == (uint32_t)qp->priv->resp.msn && head->len <= TWO_SLOTS &&
-	       head->slots == 1 + (head->len > LANE_RW_BASE) &&
+	if (head->op != VSD_REQ_SEND || (head->flags & (uint8_t)~may) != whole || head->len != head->total ||
+	    head->msn != (uint32_t)qp->priv->resp.msn)
+		return false;
+	if (head->flags & VSD_F_CHUNK)
+		return head->slots == 1 && head->len && head->len <= VSD_CHUNK;
+	if (head->len > LANE_RW_BASE + LANE_MORE)
+		return has_slots(&wire->req_in, head);
+	return head->slots == 1 + (head->len > LANE_RW_BASE) &&
 	       (head->slots == 1 || lane_in_valid(&wire->req_in, wire->req_in.pos + 1));
 }
 
@@ -50,11 +73,52 @@ static const struct soft_rwqe *receive_for(struct soft_qp *qp, uint32_t len)
 	return recv->n_sge == 1 && recv->sge->length >= len ? recv : NULL;
 }
 
-/* What stands in the slots goes where the program wants it: the peer may change it meanwhile, but no other's bytes. */
+/* From two slots or more. The aligned eight that end the message may begin in the one before the last, and are one store. */
+static __attribute__((noinline)) void place_joined(const struct lane_in *lane, uint8_t *to, uint32_t n)
+{
+	const struct vsd_req *slot = lane_in_slot(lane, lane->pos);
+	uint8_t whole[LANE_RW_BASE + (VSD_SPAN_MAX - 1) * LANE_MORE];
+
+	memcpy(whole, slot->rw.data, LANE_RW_BASE);
+	for (unsigned i = 1; i < slots_of(n); i++) {
+		const struct vsd_req_more *more = lane_in_slot(lane, lane->pos + i);
+
+		memcpy(whole + LANE_RW_BASE + (i - 1) * LANE_MORE, more->data, LANE_MORE);
+	}
+	copy_ordered(to, whole, n);
+}
+
+static void place_slots(const struct lane_in *lane, uint8_t *to, uint32_t n)
+{
+	const struct vsd_req *slot = lane_in_slot(lane, lane->pos);
+	const struct vsd_req_more *more = lane_in_slot(lane, lane->pos + 1);
+
+	if (n < LANE_RW_BASE + 8 || n > LANE_RW_BASE + LANE_MORE) {
+		place_joined(lane, to, n);
+		return;
+	}
+	copy_few(to, slot->rw.data, LANE_RW_BASE);
+	copy_ordered(to + LANE_RW_BASE, more->data, n - LANE_RW_BASE);
+}
+
+/* The number of the chunk is read here, once. False: there is no such chunk. */
+static __attribute__((noinline)) bool place_chunk(const struct wire *wire, uint8_t *to, uint32_t n)
+{
+	const struct vsd_req *slot = lane_in_slot(&wire->req_in, wire->req_in.pos);
+	uint32_t chunk = __atomic_load_n(&slot->rw.chunk, __ATOMIC_RELAXED);
+
+	if (chunk >= VSD_POOL_CHUNKS)
+		return false;
+	copy_ordered(to, wire->pair->mem->pools[wire->far].req.chunks[chunk], n);
+	return true;
+}
+
+/* What stands in slots or chunk goes where the program wants it: the peer may change it meanwhile, but no other's bytes. */
 static bool place(struct soft_qp *qp, const struct wire *wire, const struct vsd_req *head, const struct ibv_sge *sge)
 {
 	const struct vsd_req *slot = lane_in_slot(&wire->req_in, wire->req_in.pos);
 	struct mr_hold hold;
+	bool placed = true;
 	uint8_t *to;
 
 	if (!head->len)
@@ -62,26 +126,14 @@ static bool place(struct soft_qp *qp, const struct wire *wire, const struct vsd_
 	to = mr_hold(qp_td(qp), qp->srq ? qp->srq->pd : qp->pd, sge->lkey, sge->addr, head->len, IBV_ACCESS_LOCAL_WRITE, &hold);
 	if (!to)
 		return false;
-	if (head->slots == 1) {
+	if (head->flags & VSD_F_CHUNK)
+		placed = place_chunk(wire, to, head->len);
+	else if (head->slots == 1)
 		copy_word(to, slot->rw.data, head->len);
-	} else {
-		const struct vsd_req_more *more = lane_in_slot(&wire->req_in, wire->req_in.pos + 1);
-		uint32_t behind = head->len - LANE_RW_BASE;
-
-		/* The aligned eight that end the message may begin in the first slot: they are one store all the same. */
-		if (behind < 8) {
-			uint8_t whole[LANE_RW_BASE + 8];
-
-			memcpy(whole, slot->rw.data, LANE_RW_BASE);
-			memcpy(whole + LANE_RW_BASE, more->data, 8);
-			copy_ordered(to, whole, head->len);
-		} else {
-			copy_few(to, slot->rw.data, LANE_RW_BASE);
-			copy_ordered(to + LANE_RW_BASE, more->data, behind);
-		}
-	}
+	else
+		place_slots(&wire->req_in, to, head->len);
 	mr_let_go(&hold);
-	return true;
+	return placed;
 }
 
 static bool complete(struct soft_qp *qp, const struct vsd_req *head, uint64_t wr_id)
@@ -138,7 +190,7 @@ static bool can_turn(const struct soft_qp *qp, const struct wire *wire)
 	bool busy = resp->open | resp->rnr | resp->rnr_owed | resp->nak_owed | resp->stream.active;
 
 	return (qp_state(qp) == IBV_QPS_RTR ? resp->comm_est && quick_is_calm(qp, wire) : quick_is_smooth(qp, wire)) &&
-	       !(wire->req_out.held | wire->resp_out.held | busy) &&
+	       !(wire->resp_out.held | busy) &&
 	       !(atomic_load_explicit(&wire->want, memory_order_relaxed) & WIRE_WANT_RESP) && !rt_in_progress_thread() &&
 	       !(qp->srq && qp->srq->tags);
 }
@@ -169,6 +221,9 @@ static bool end_turn(struct soft_qp *qp, struct wire *wire)
 	const struct requester *req = &qp->priv->req;
 	bool waits = req->tx != req->head || is_awaited(wire);
 
+	/* Another QP may wait for a chunk of ours. The line is the one that acknowledgements are in. */
+	if (wire->req_out.held && wire_req_space(wire) < 0)
+		return false;
 	if (waits && (rt_owes() || !quick_push(qp, wire)))
 		return false;
 	publish(qp, wire);
@@ -217,36 +272,76 @@ bool quick_turn(struct soft_qp *qp, struct wire *wire, bool *did)
 
 /* --- a post ------------------------------------------------------------------------------------------------------------- */
 
-static bool is_short_send(const struct swqe *w)
+/* How many slots the descriptor of a message takes; 0: it is none, or not in one. */
+static unsigned slots_for(const struct wire *wire, uint32_t n)
 {
-	return w->state == SWQE_QUEUED && (w->opcode == IBV_WR_SEND || w->opcode == IBV_WR_SEND_WITH_IMM) &&
-	       w->length <= TWO_SLOTS && !(w->flags & IBV_SEND_FENCE) && !w->internal;
+	unsigned slots = slots_of(n);
+
+	return n <= VSD_CHUNK && slots <= wire->req_out.n ? slots : 0;
+}
+
+static unsigned slots_of_wr(const struct wire *wire, const struct swqe *w)
+{
+	if (w->state != SWQE_QUEUED || (w->opcode != IBV_WR_SEND && w->opcode != IBV_WR_SEND_WITH_IMM) ||
+	    w->flags & IBV_SEND_FENCE || w->internal)
+		return 0;
+	return slots_for(wire, w->length);
+}
+
+static void put_more(struct lane_out *lane, uint64_t pos, const uint8_t *from, uint32_t n)
+{
+	struct vsd_req_more *more = lane_out_slot(lane, pos);
+
+	copy_few(more->data, from, n);
+	atomic_store_explicit(&more->tag, lane_tag(pos, lane->n), memory_order_relaxed);
+	lane->chunks[pos & (lane->n - 1)] = -1;
+}
+
+/* What the first of several slots have no room for, of a message of three and more. */
+static __attribute__((noinline)) void put_rest(struct lane_out *lane, const uint8_t *from, uint32_t n)
+{
+	uint64_t pos = lane->pos + 1;
+
+	for (; n > LANE_MORE; pos++) {
+		put_more(lane, pos, from, LANE_MORE);
+		from += LANE_MORE;
+		n -= (uint32_t)LANE_MORE;
+	}
+	put_more(lane, pos, from, n);
 }
 
 /* The payload goes into slots of ours that the peer has taken before: what stands behind a short one it has seen. */
 static void put_payload(struct lane_out *lane, const uint8_t *from, uint32_t n)
 {
 	struct vsd_req *slot = lane_out_slot(lane, lane->pos);
-	struct vsd_req_more *more;
 
 	if (n <= LANE_RW_BASE) {
 		copy_few(slot->rw.data, from, n);
 		return;
 	}
-	more = lane_out_slot(lane, lane->pos + 1);
 	copy_few(slot->rw.data, from, LANE_RW_BASE);
-	copy_few(more->data, from + LANE_RW_BASE, n - LANE_RW_BASE);
-	atomic_store_explicit(&more->tag, lane_tag(lane->pos + 1, lane->n), memory_order_relaxed);
-	lane->chunks[(lane->pos + 1) & (lane->n - 1)] = -1;
+	if (n <= LANE_RW_BASE + LANE_MORE)
+		put_more(lane, lane->pos + 1, from + LANE_RW_BASE, n - (uint32_t)LANE_RW_BASE);
+	else
+		put_rest(lane, from + LANE_RW_BASE, n - (uint32_t)LANE_RW_BASE);
 }
 
-static bool gather(struct soft_qp *qp, const struct swqe *w, struct lane_out *lane)
+/* @chunk: where a payload goes that is too long for slots. */
+static void put_where(struct wire *wire, const uint8_t *from, uint32_t n, int chunk)
+{
+	if (chunk < 0)
+		put_payload(&wire->req_out, from, n);
+	else
+		copy_plain(pair_chunk(wire->pair, POOL_REQ, chunk), from, n);
+}
+
+static bool gather(struct soft_qp *qp, const struct swqe *w, struct wire *wire, int chunk)
 {
 	struct mr_hold hold;
 	const uint8_t *from;
 
 	if (w->flags & IBV_SEND_INLINE || !w->length) {
-		put_payload(lane, w->data, w->length);
+		put_where(wire, w->data, w->length, chunk);
 		return true;
 	}
 	if (w->n_sge != 1 || rt_in_progress_thread())
@@ -254,45 +349,50 @@ static bool gather(struct soft_qp *qp, const struct swqe *w, struct lane_out *la
 	from = mr_hold(qp_td(qp), qp->pd, w->sge->lkey, w->sge->addr, w->length, 0, &hold);
 	if (!from)
 		return false;
-	put_payload(lane, from, w->length);
+	put_where(wire, from, w->length, chunk);
 	mr_let_go(&hold);
 	return true;
 }
 
-static void put(struct lane_out *lane, const struct swqe *w, uint64_t msn)
+static void put(struct lane_out *lane, const struct swqe *w, uint64_t msn, unsigned slots, int chunk)
 {
 	struct vsd_req *slot = lane_out_slot(lane, lane->pos);
-	unsigned slots = 1 + (w->length > LANE_RW_BASE);
 	bool has_imm = w->opcode == IBV_WR_SEND_WITH_IMM;
 
 	slot->op = VSD_REQ_SEND;
 	slot->flags = VSD_F_FIRST | VSD_F_LAST | (w->flags & IBV_SEND_SOLICITED ? VSD_F_SOLICITED : 0) |
-		      (has_imm ? VSD_F_IMM : 0);
+		      (has_imm ? VSD_F_IMM : 0) | (chunk < 0 ? 0 : VSD_F_CHUNK);
 	slot->imm = has_imm ? w->imm : 0;
 	slot->slots = (uint8_t)slots;
 	slot->msn = (uint32_t)msn;
 	slot->len = slot->total = w->length;
-	lane->chunks[lane->pos & (lane->n - 1)] = -1;
+	lane->chunks[lane->pos & (lane->n - 1)] = (int16_t)chunk;
+	if (chunk >= 0) {
+		slot->rw.chunk = (uint32_t)chunk;
+		lane->held++;
+	}
 	atomic_store_explicit(&slot->tag, lane_tag(lane->pos, lane->n), memory_order_release);
 	lane_pos_set(&lane->pos, lane->pos + slots);
 }
 
-/* Room for a message of two slots; the peer's line is looked at when half of it is used up. */
-static bool has_room(struct wire *wire)
+/*
+ * Room for a message of @slots; the peer's line is looked at when half of it is used up. Chunks that it gave back meanwhile
+ * are for the next turn to find, unless there is none left.
+ */
+static bool has_room(struct wire *wire, unsigned slots)
 {
 	const struct lane_out *lane = &wire->req_out;
 
-	return (!lane->held && lane->pos - lane->taken <= lane->n / 2 && lane->n >= 16) || wire_req_space(wire) >= 2;
+	return (lane->pos - lane->taken <= lane->n / 2 && lane->n >= 16) || wire_req_space(wire) >= (int)slots;
 }
 
 /* The slots of messages to come, which the peer has read; not those that it may still read. */
 static void own_ahead(const struct lane_out *lane, unsigned slots)
 {
-	if (lane->pos + OWN_AHEAD + 2 - lane->taken > lane->n)
+	if (lane->pos + OWN_AHEAD + slots - lane->taken > lane->n)
 		return;
-	line_own(lane_out_slot(lane, lane->pos + OWN_AHEAD));
-	if (slots > 1)
-		line_own(lane_out_slot(lane, lane->pos + OWN_AHEAD + 1));
+	for (unsigned i = 0; i < slots; i++)
+		line_own(lane_out_slot(lane, lane->pos + OWN_AHEAD + i));
 }
 
 static bool can_push(const struct soft_qp *qp, const struct wire *wire)
@@ -301,10 +401,10 @@ static bool can_push(const struct soft_qp *qp, const struct wire *wire)
 }
 
 /* The WR at tx is in the lane. */
-static void pushed(struct requester *req, struct wire *wire, struct swqe *w)
+static void pushed(struct requester *req, struct wire *wire, struct swqe *w, unsigned slots, int chunk)
 {
-	put(&wire->req_out, w, req->msn);
-	own_ahead(&wire->req_out, 1 + (w->length > LANE_RW_BASE));
+	put(&wire->req_out, w, req->msn, slots, chunk);
+	own_ahead(&wire->req_out, slots);
 	w->msn = req->msn++;
 	w->off = w->length;
 	w->state = SWQE_SENT;
@@ -314,36 +414,72 @@ static void pushed(struct requester *req, struct wire *wire, struct swqe *w)
 		req->started = req->tx;
 }
 
+/* False: there is none for it now, and @waiter, if there is one, goes on when there is; or the wire is broken. */
+static bool take_chunk(struct wire *wire, uint32_t n, struct soft_qp *waiter, int *chunk)
+{
+	*chunk = -1;
+	if (n <= VSD_INLINE_RW)
+		return true;
+	if (pool_is_out(wire->pair, POOL_REQ) && wire->req_out.held && wire_req_space(wire) < 0)
+		return false;
+	if (!waiter && pool_is_out(wire->pair, POOL_REQ))
+		return false;
+	*chunk = pair_chunk_get(wire->pair, POOL_REQ, waiter);
+	return *chunk >= 0;
+}
+
+static inline bool push_one(struct soft_qp *qp, struct wire *wire, struct swqe *w, unsigned slots, int chunk)
+{
+	if (!gather(qp, w, wire, chunk)) {
+		if (chunk >= 0)
+			pair_chunk_put(wire->pair, POOL_REQ, chunk);
+		return false;
+	}
+	pushed(&qp->priv->req, wire, w, slots, chunk);
+	return true;
+}
+
 bool quick_push(struct soft_qp *qp, struct wire *wire)
 {
 	struct requester *req = &qp->priv->req;
+	uint32_t copied = 0;
+	int chunk;
 
 	if (!can_push(qp, wire))
 		return false;
 	while (req->tx != req->head) {
 		struct swqe *w = swqe_at(req, req->tx);
+		unsigned slots = slots_of_wr(wire, w);
 
-		if (!is_short_send(w))
+		if (!slots)
 			return false;
-		if (!has_room(wire))
+		if (!has_room(wire, slots))
 			return is_awaited(wire) && !wire->broken; /* by nonsense of the peer's: its QP is to fail */
-		if (!gather(qp, w, &wire->req_out))
+		if (copied >= QP_SLICE) {
+			qp_again(qp);
+			break;
+		}
+		if (!take_chunk(wire, w->length, qp, &chunk))
+			break;
+		if (!push_one(qp, wire, w, slots, chunk))
 			return false;
-		pushed(req, wire, w);
+		copied += w->length;
 		req->notify = true;
 	}
 	wire_want_clear(wire, WIRE_WANT_REQ);
-	return true;
+	return !wire->broken;
 }
 
-/* One piece, short, and nothing that the general way would refuse. */
-static bool is_short_post(const struct soft_qp *qp, const struct ibv_send_wr *wr)
+/* One piece, in one descriptor, and nothing that the general way would refuse: so many slots. */
+static unsigned slots_of_post(const struct soft_qp *qp, const struct wire *wire, const struct ibv_send_wr *wr)
 {
 	const struct requester *req = &qp->priv->req;
 
-	return wr && !wr->next && (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM) && wr->num_sge == 1 &&
-	       wr->sg_list->length <= TWO_SLOTS && wr->sg_list->length && !(wr->send_flags & IBV_SEND_FENCE) &&
-	       (wr->send_flags & IBV_SEND_INLINE ? wr->sg_list->length <= req->max_inline : req->max_sge);
+	if (!wr || wr->next || (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || wr->num_sge != 1 ||
+	    !wr->sg_list->length || wr->send_flags & IBV_SEND_FENCE ||
+	    !(wr->send_flags & IBV_SEND_INLINE ? wr->sg_list->length <= req->max_inline : req->max_sge))
+		return 0;
+	return slots_for(wire, wr->sg_list->length);
 }
 
 bool quick_post(struct soft_qp *qp, const struct ibv_send_wr *wr)
@@ -352,11 +488,13 @@ bool quick_post(struct soft_qp *qp, const struct ibv_send_wr *wr)
 	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
 	struct swqe *w = swqe_at(req, req->head);
 	uint32_t i = req->head & req->mask;
+	unsigned slots = wire ? slots_of_post(qp, wire, wr) : 0;
+	int chunk;
 
-	if (!wire || !is_short_post(qp, wr) || req->tx != req->head || req->resp_dirty | req->notify || is_awaited(wire) ||
-	    rt_owes() || !can_push(qp, wire) ||
+	if (!slots || req->tx != req->head || req->resp_dirty | req->notify ||
+	    is_awaited(wire) || rt_owes() || !can_push(qp, wire) ||
 	    req->head - req->internals - atomic_load_explicit(&req->freed, memory_order_acquire) >= req->max ||
-	    !has_room(wire))
+	    !has_room(wire, slots) || !take_chunk(wire, wr->sg_list->length, NULL, &chunk))
 		return false;
 	*w = (struct swqe){
 		.wr_id = wr->wr_id,
@@ -374,10 +512,9 @@ bool quick_post(struct soft_qp *qp, const struct ibv_send_wr *wr)
 		w->n_sge = 1;
 		*w->sge = *wr->sg_list;
 	}
-	if (!gather(qp, w, &wire->req_out))
+	if (!push_one(qp, wire, w, slots, chunk))
 		return false;
 	req->head++;
-	pushed(req, wire, w);
 	wire_notify(wire);
 	return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The common case, whole: an RC QP in RTS on an open wire, whose messages are SENDs in descriptors with one piece of
- * memory at each end. Whatever is not that is left as it is, for the state machines.
+ * The common case, whole: an RC QP in RTS on an open wire, whose messages are SENDs of one descriptor, its payload in slots or
+ * in a chunk, with one piece of memory at each end. Whatever is not that is left as it is, for the state machines.
  */
 #ifndef SOFT_QUICK_H
 #define SOFT_QUICK_H

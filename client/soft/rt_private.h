@@ -315,6 +315,11 @@ void pool_forget_half(struct pair *pair, const struct vsd_half *half);
 void pool_release(struct pair *pair, enum pool_kind kind, struct lane_out *lane, uint64_t taken);
 /* Chunks that are free although QPs wait: those go on. True when there were some. */
 bool pool_wake(struct pair *pair);
+/* No chunk is free just now. */
+static inline bool pool_is_out(const struct pair *pair, enum pool_kind kind)
+{
+	return !atomic_load_explicit(&pair->priv->pools[kind].free, memory_order_relaxed);
+}
 /* The pair goes: nobody waits in it any more. */
 void pool_abandon(struct pair *pair);
 

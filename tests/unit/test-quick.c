@@ -17,7 +17,6 @@
 
 #define SIZE (1u << 20)
 #define LONG 4096u /* what is mixed below with what is short */
-#define TWO  (LANE_RW_BASE + LANE_MORE)
 
 static struct soft_mr *read_only;
 static uint8_t memory[64u << 10];
@@ -297,10 +296,10 @@ END_TEST
 /* --- SENDs ------------------------------------------------------------------------------------------------------------------ */
 
 SPOIL(fenced, w->flags |= IBV_SEND_FENCE)
-SPOIL(long_send, w->length = w->sge->length = TWO + 1)
+SPOIL(long_send, w->length = w->sge->length = VSD_CHUNK + 1)
 SPOIL(send_with_invalidate, w->opcode = IBV_WR_SEND_WITH_INV)
 SPOIL(starts_again, req->restart = true)
-SPOIL(full, wire->req_out.pos = atomic_load(&wire->theirs->req_taken) + MAPPED_SLOTS - 1)
+SPOIL(full, wire->req_out.pos = atomic_load(&wire->theirs->req_taken) + MAPPED_SLOTS)
 
 static const struct spoil push_spoils[] = {
 	{ "not plain", IBV_WR_SEND, not_plain },
@@ -381,7 +380,6 @@ SPOIL_OF(b, b_broken, wire->broken = true)
 SPOIL_OF(b, b_closed, wire->peer_closed = true)
 SPOIL_OF(b, b_has_a_timer, b->priv->timer_set = 1)
 SPOIL_OF(b, comes_to_rtr, atomic_store(&b->state, IBV_QPS_RTR))
-SPOIL_OF(b, b_wants_chunks_back, wire->req_out.held = 1)
 SPOIL_OF(b, b_wants_answers_taken, wire->resp_out.held = 1)
 SPOIL_OF(b, b_waits_for_space, atomic_store(&wire->want, WIRE_WANT_RESP))
 SPOIL_OF(b, in_a_message, resp->open = true)
@@ -399,7 +397,7 @@ SPOIL(receive_read_only, next_receive()->sge->lkey = read_only->key)
 SPOIL(receive_behind_the_end, next_receive()->sge->addr += sizeof(memory))
 SPOIL(of_a_write, message()->op = VSD_REQ_WRITE)
 SPOIL(that_invalidates, message()->flags |= VSD_F_INV)
-SPOIL(by_chunk, message()->flags |= VSD_F_CHUNK)
+SPOIL(by_chunk_of_none, message()->flags |= VSD_F_CHUNK; message()->rw.chunk = VSD_POOL_CHUNKS)
 SPOIL(to_be_continued, message()->flags &= (uint8_t)~VSD_F_LAST)
 SPOIL(in_the_middle, message()->flags &= (uint8_t)~VSD_F_FIRST)
 SPOIL(started_again, message()->flags |= VSD_F_RESTART)
@@ -420,7 +418,6 @@ static const struct {
 	{ "closed", b_closed },
 	{ "timer", b_has_a_timer },
 	{ "first one in RTR", comes_to_rtr },
-	{ "wants chunks back", b_wants_chunks_back },
 	{ "wants answers taken", b_wants_answers_taken },
 	{ "waits for space", b_waits_for_space },
 	{ "in a message", in_a_message },
@@ -443,7 +440,7 @@ static const struct {
 	{ "progress thread", progress_thread },
 	{ "WRITE", of_a_write },
 	{ "invalidate", that_invalidates },
-	{ "chunk", by_chunk },
+	{ "chunk out of range", by_chunk_of_none },
 	{ "to be continued", to_be_continued },
 	{ "in the middle", in_the_middle },
 	{ "started again", started_again },
