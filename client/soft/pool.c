@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "client/control/control.h"
+#include "client/soft/lane.h"
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
@@ -28,7 +29,8 @@ static int chunk_take(struct pair *pair, enum pool_kind kind)
 	uint64_t free = atomic_load_explicit(&pool->free, memory_order_relaxed);
 
 	while (free) {
-		int chunk = __builtin_ctzll(free);
+		int next = atomic_load_explicit(&pool->next, memory_order_relaxed);
+		int chunk = free >> next & 1 ? next : __builtin_ctzll(free);
 		uint64_t bit = 1ull << chunk;
 
 		if (!atomic_compare_exchange_weak(&pool->free, &free, free & ~bit))
@@ -45,6 +47,26 @@ static int chunk_take(struct pair *pair, enum pool_kind kind)
 		return -1; /* out of memory: the next turn tries again */
 	}
 	return -1;
+}
+
+/*
+ * The lines of a chunk are at the peer's processor, which has read them, and come back one after the other. So they are asked
+ * for before there is something to be written, for the next message.
+ */
+void pair_chunk_ahead(struct pair *pair, enum pool_kind kind, size_t n)
+{
+	struct pool_state *pool = &pair->priv->pools[kind];
+	uint64_t free = atomic_load_explicit(&pool->free, memory_order_relaxed);
+	const uint8_t *lines;
+	int next;
+
+	if (!free)
+		return;
+	next = __builtin_ctzll(free);
+	atomic_store_explicit(&pool->next, next, memory_order_relaxed);
+	lines = chunk_at(pair, kind, next);
+	for (size_t i = 0; i < n; i += VSD_LINE)
+		line_own(lines + i);
 }
 
 /* True once the peer has read the chunk, or does not look at that half any more. */

@@ -516,5 +516,7 @@ bool quick_post(struct soft_qp *qp, const struct ibv_send_wr *wr)
 		return false;
 	req->head++;
 	wire_notify(wire);
+	if (chunk >= 0)
+		pair_chunk_ahead(wire->pair, POOL_REQ, w->length);
 	return true;
 }

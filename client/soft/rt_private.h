@@ -38,6 +38,7 @@
 
 struct pool_state {
 	_Atomic uint64_t free, populated; /* a bit a chunk */
+	_Atomic int next;		  /* the one to take, if it is free: pair_chunk_ahead() */
 	_Atomic uint64_t short_at;	  /* when there was no memory for one, 0: not lately */
 };
 

@@ -186,6 +186,8 @@ void wire_kick(struct wire *wire);
 /* A chunk of my pool, or -1: none; then the QP is remembered and rt_run_later()ed when one comes back. */
 int pair_chunk_get(struct pair *pair, enum pool_kind kind, struct soft_qp *waiter);
 void pair_chunk_put(struct pair *pair, enum pool_kind kind, int chunk);
+/* Once a message is sent: the one after it may take a chunk for @n bytes, which is not taken yet. */
+void pair_chunk_ahead(struct pair *pair, enum pool_kind kind, size_t n);
 void *pair_chunk(struct pair *pair, enum pool_kind kind, int chunk);
 void pair_forget_waiter(struct soft_qp *qp);
 

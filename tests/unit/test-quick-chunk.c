@@ -574,6 +574,25 @@ START_TEST(who_posts_takes_its_own_chunks_back)
 }
 END_TEST
 
+/* The lines of the next one are on their way while the peer reads this one: so it is another one, and they take turns. */
+START_TEST(the_next_chunk_is_another_one)
+{
+	for (unsigned i = 0; i < 6; i++) {
+		bool inside = rt_enter();
+		int chunk;
+
+		receive_at(b, 100);
+		build(IBV_WR_SEND, 0, 4096);
+		ck_assert(posted(a));
+		chunk = __builtin_ctzll(~chunks_free(a));
+		ck_assert_int_eq(chunk, (int)(i & 1));
+		ck_assert_int_eq(atomic_load(&pool(a)->next), !chunk);
+		rt_leave(inside);
+		all_arrive(1);
+	}
+}
+END_TEST
+
 /* Of those of another QP, too, whose peer says that it took the slot with the acknowledgement, or a moment after it. */
 START_TEST(who_waits_is_woken_by_another)
 {
@@ -885,6 +904,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, who_finds_no_chunk_waits_for_one);
 	tcase_add_test(t, who_posts_takes_its_own_chunks_back);
+	tcase_add_test(t, the_next_chunk_is_another_one);
 	tcase_add_loop_test(t, who_waits_is_woken_by_another, 0, 2);
 	tcase_add_test(t, a_push_copies_a_slice);
 	tcase_add_loop_test(t, chunks_in_flight_come_back, 0, FAREWELLS);
