@@ -271,6 +271,7 @@ static int start(void)
 	if (r == 0)
 		fcntl(rt.kick, F_SETFL, fcntl(rt.kick, F_GETFL) | O_NONBLOCK);
 	rt.many_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 1;
+	spin_init(&rt.spin, sysconf(_SC_NPROCESSORS_ONLN) > 1);
 	if (r == 0)
 		r = guard_init();
 	td_init();

@@ -19,6 +19,7 @@
 #include "client/soft/hot.h"
 #include "client/soft/mutex.h"
 #include "client/soft/rt.h"
+#include "client/soft/spin.h"
 #include "client/soft/shard.h"
 #include "client/soft/wire.h"
 #include "proto/ring_abi.h"
@@ -86,6 +87,7 @@ struct rt {
 	pthread_t thread;
 	_Atomic bool stop;
 	bool many_cpus;
+	struct spin spin; /* where it has one of several */
 
 	struct soft_mutex progress;
 	_Atomic unsigned waiters; /* threads that wait for it: polls keep out */

@@ -221,20 +221,31 @@ static bool readable(int fd)
 	return poll(&p, 1, 0) != 0; /* an error too: the caller's read() says which */
 }
 
-/* About one wake-up's length of progress before sleeping. */
+/*
+ * About one wake-up's length of progress before sleeping. Where this process has one processor of several, whoever it waits for
+ * may need that one, or be on another: it spins for as long as that helps, and then tries now and then.
+ */
 static bool block_spin(int fd)
 {
+	bool spins = rt.many_cpus || spin_begin(&rt.spin);
 	uint64_t end = rt_now() + SPIN_NS;
+	bool found, first = true;
 
 	stay_awake();
 	do {
 		for (unsigned i = 0; i < 16; i++)
 			if (rt_work())
 				break;
-		if (readable(fd))
-			return true;
-	} while (rt.many_cpus && rt_now() < end);
-	return false;
+		found = readable(fd);
+		if (found || !spins)
+			break;
+		if (!rt.many_cpus)
+			sched_yield();
+		first = false;
+	} while (rt_now() < end);
+	if (spins && !rt.many_cpus && !(found && first))
+		spin_end(&rt.spin, found);
+	return found;
 }
 
 /* The daemon and all peers are gone: a pipe that hung up is readable for ever. */
