@@ -57,4 +57,21 @@ static inline void copy_few(void *dst, const void *src, size_t n)
 	}
 }
 
+#define COPY_SHORT 128u
+
+/* copy_ordered() without a call, of what is short and ends with an aligned eight. */
+static inline void copy_short(void *dst, const void *src, size_t n)
+{
+	uint64_t word;
+
+	if (n < sizeof(word) || n > COPY_SHORT || ((uintptr_t)dst + n) & 7) {
+		copy_ordered(dst, src, n);
+		return;
+	}
+	n -= sizeof(word);
+	copy_few(dst, src, n);
+	memcpy(&word, (const uint8_t *)src + n, sizeof(word));
+	__atomic_store_n((uint64_t *)(void *)((uint8_t *)dst + n), word, __ATOMIC_RELEASE);
+}
+
 #endif

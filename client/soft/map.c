@@ -194,25 +194,47 @@ enum map_result map_find(struct pair *pair, uint32_t rkey, uint64_t addr, uint64
 	return MAP_FOUND;
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static bool all_present(const struct map_grant *grant, uint64_t chunk, uint64_t end)
+{
+	while (chunk < end && is_present(grant, chunk))
+		chunk++;
+	return chunk == end;
+}
+
 /* The generations stand for all that was checked of entry and gate; the grant may be another one since. */
-void *map_again(const struct wire *wire, uint64_t addr, uint64_t n, unsigned access)
+bool map_again(const struct wire *wire, uint64_t addr, uint64_t n, unsigned access, struct map_window *window)
 {
 	const struct wire_view *view = &wire->view;
 	const struct vsd_page *page = wire->pair->page;
 	const struct vsd_gate *gate = &page->gates[wire->peer_qpn % VSD_PAGE_GATES];
 	const struct map_grant *grant = atomic_load_explicit(view->place, memory_order_acquire);
-	uint64_t off, from = addr - view->iova;
+	uint64_t off, from = addr - view->iova, low, high;
 
 	if (atomic_load_explicit(&page->keys[slot_of(view->key)].gen, memory_order_acquire) != view->entry ||
 	    atomic_load_explicit(&gate->gen, memory_order_acquire) != view->gate || access & ~view->access || !grant ||
 	    grant->gen != view->entry || grant->key != view->key || grant->state != GRANT_GIVEN)
-		return NULL;
+		return false;
 	off = addr - grant->base;
-	if (from > view->length || n > view->length - from || grant->iova != view->iova || off > grant->size ||
-	    n > grant->size - off || (access != IBV_ACCESS_REMOTE_READ && !grant->writable) ||
-	    !is_present(grant, off / CHUNK) || !is_present(grant, (off + n - 1) / CHUNK))
-		return NULL;
-	return grant->region->addr + off;
+	if (!n || from > view->length || n > view->length - from || grant->iova != view->iova || off > grant->size ||
+	    n > grant->size - off || (access != IBV_ACCESS_REMOTE_READ && !grant->writable))
+		return false;
+	low = off / CHUNK;
+	high = (off + n - 1) / CHUNK + 1;
+	if (!all_present(grant, low, high))
+		return false;
+	/* All of the chunks, as far as the key goes. */
+	low = smaller(off - low * CHUNK, from);
+	high = smaller(smaller(high * CHUNK, grant->size) - off, view->length - from);
+	window->from = addr - low;
+	window->length = low + high;
+	window->access = grant->writable ? view->access : view->access & IBV_ACCESS_REMOTE_READ;
+	window->at = grant->region->addr + off - low;
+	return true;
 }
 
 void map_remember(struct wire *wire, uint32_t rkey, unsigned access)

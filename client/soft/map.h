@@ -40,8 +40,29 @@ enum map_result map_find(struct pair *pair, uint32_t rkey, uint64_t addr, uint64
  * hazard in which mr_peer_check() and map_find() said so.
  */
 void map_remember(struct wire *wire, uint32_t rkey, unsigned access);
-/* What both would say of [addr, addr+n) of the key of wire->view, inside a hazard that names it. NULL: ask them. */
-void *map_again(const struct wire *wire, uint64_t addr, uint64_t n, unsigned access);
+
+/* Bytes of a key of the peer's that are mapped, present, and may be accessed, as long as the hazard lasts in which that was seen. */
+struct map_window {
+	uint64_t from, length; /* by the key's addresses; length 0: none */
+	unsigned access;
+	uint8_t *at; /* where the first one is here */
+};
+
+/*
+ * What both would say of [addr, addr+n) of the key of wire->view, inside a hazard that names it: these bytes, and others around
+ * them. False: ask them.
+ */
+bool map_again(const struct wire *wire, uint64_t addr, uint64_t n, unsigned access, struct map_window *window);
+
+/* The address here of [addr, addr+n); NULL: not in the window. */
+static inline void *map_window_at(const struct map_window *window, uint64_t addr, uint64_t n, unsigned access)
+{
+	uint64_t off = addr - window->from;
+
+	if (off >= window->length || n > window->length - off || access & ~window->access)
+		return NULL;
+	return window->at + off;
+}
 /*
  * Asks the daemon for the key, in the background; once for each generation. @qpn: our QP that leads there. Outside of a
  * hazard, under any lock.

@@ -61,15 +61,27 @@ static enum engine_kind engine_for(const struct soft_qp *qp, const struct wire *
 	return engine_of(qp, wire, w);
 }
 
+/* WRs that share a hazard slot. */
+struct together {
+	struct soft_qp *qp;
+	struct wire *wire;
+	enum engine_kind engine;
+	const struct key_slot *slot;  /* of the region at this end */
+	struct map_window window;     /* of the one at the other end */
+};
+
 /* Where the mapped bytes are; NULL: not for us. */
-static void *find(struct wire *wire, const struct swqe *w)
+static void *find(struct together *all, const struct swqe *w)
 {
+	struct wire *wire = all->wire;
 	unsigned access = swqe_access(w);
-	void *theirs = is_viewed(wire, w) ? map_again(wire, w->raddr, w->length, access) : NULL;
+	void *theirs = map_window_at(&all->window, w->raddr, w->length, access);
 	uint64_t remote;
 
 	if (theirs)
 		return theirs;
+	if (is_viewed(wire, w) && map_again(wire, w->raddr, w->length, access, &all->window))
+		return map_window_at(&all->window, w->raddr, w->length, access);
 	if (mr_peer_check(wire->pair->page, w->rkey, w->raddr, w->length, access, wire, &remote) < 0 ||
 	    map_find(wire->pair, w->rkey, w->raddr, w->length, w->length, w->opcode != IBV_WR_RDMA_READ, &theirs) !=
 		    MAP_FOUND)
@@ -78,16 +90,16 @@ static void *find(struct wire *wire, const struct swqe *w)
 	return theirs;
 }
 
-static bool run_mapped(struct wire *wire, const struct swqe *w, void *mine)
+static bool run_mapped(struct together *all, const struct swqe *w, void *mine)
 {
-	void *theirs = find(wire, w);
+	void *theirs = find(all, w);
 
 	if (!theirs)
 		return false;
 	if (w->opcode == IBV_WR_RDMA_WRITE)
-		copy_ordered(theirs, mine, w->length);
+		copy_short(theirs, mine, w->length);
 	else if (w->opcode == IBV_WR_RDMA_READ)
-		copy_ordered(mine, theirs, w->length);
+		copy_short(mine, theirs, w->length);
 	else
 		return apply(w, theirs, mine);
 	return true;
@@ -102,17 +114,16 @@ static bool run_cma(struct wire *wire, const struct swqe *w, void *mine)
 }
 
 /* Inside a hazard that names both keys. False: nothing was done, or it is to be done again. */
-static bool run(struct soft_qp *qp, struct wire *wire, const struct swqe *w, enum engine_kind engine,
-		const struct key_slot *slot)
+static inline __attribute__((always_inline)) bool run(struct together *all, const struct swqe *w)
 {
 	void *mine = w->data;
 
 	if (!is_inline(w))
-		mine = mr_named(slot, qp->pd, w->sge->lkey, w->sge->addr, w->sge->length,
+		mine = mr_named(all->slot, all->qp->pd, w->sge->lkey, w->sge->addr, w->sge->length,
 				w->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE);
 	if (!mine)
 		return false;
-	return engine == ENGINE_MAP ? run_mapped(wire, w, mine) : run_cma(wire, w, mine);
+	return all->engine == ENGINE_MAP ? run_mapped(all, w, mine) : run_cma(all->wire, w, mine);
 }
 
 /* One like @first: the same engine, the same keys. */
@@ -127,17 +138,21 @@ static unsigned run_together(struct soft_qp *qp, struct wire *wire, uint32_t *bu
 {
 	struct requester *req = &qp->priv->req;
 	struct swqe *first = swqe_at(req, req->tx), *w = first;
-	enum engine_kind engine = engine_for(qp, wire, first);
-	const struct key_slot *slot = is_inline(first) ? NULL : key_slot_get(first->sge->lkey);
+	struct together all = {
+		.qp = qp,
+		.wire = wire,
+		.engine = engine_for(qp, wire, first),
+		.slot = is_inline(first) ? NULL : key_slot_get(first->sge->lkey),
+	};
 	struct vsd_hazard *hazard;
 	unsigned n = 0;
 
-	if (engine == ENGINE_OTHER || (!slot && !is_inline(first)))
+	if (all.engine == ENGINE_OTHER || (!all.slot && !is_inline(first)))
 		return 0;
-	hazard = wire_hazard_enter(wire, first->rkey, slot);
+	hazard = wire_hazard_enter(wire, first->rkey, all.slot);
 	if (!hazard)
 		return 0;
-	while (run(qp, wire, w, engine, slot)) {
+	while (run(&all, w)) {
 		w->off = w->length;
 		w->state = SWQE_DONE;
 		*budget -= w->length;

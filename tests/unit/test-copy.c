@@ -157,12 +157,17 @@ static void word(void *dst, const void *src, size_t n)
 	copy_word(dst, src, n);
 }
 
+static void in_short(void *dst, const void *src, size_t n)
+{
+	copy_short(dst, src, n);
+}
+
 static void ordered(void *dst, const void *src, size_t n)
 {
 	copy_ordered(dst, src, n);
 }
 
-static void (*const shorts[])(void *dst, const void *src, size_t n) = { few, word, ordered, copy_plain };
+static void (*const shorts[])(void *dst, const void *src, size_t n) = { few, word, in_short, ordered, copy_plain };
 
 /* The source is no longer than what is copied: AddressSanitizer looks at that. */
 static void check_short(void (*copy)(void *dst, const void *src, size_t n), size_t n, size_t to, size_t from)

@@ -248,6 +248,36 @@ START_TEST(a_list_is_run_up_to_what_is_not_common)
 }
 END_TEST
 
+/* All over the region, to its last byte; a step further, and before its first one, the owner judges. */
+START_TEST(a_list_is_run_up_to_what_is_out_of_the_region)
+{
+	static const uint64_t places[] = { 0, 65528, 65532, 65536, SIZE - 8, 3 * 65536 + 1, 0 };
+	static const uint64_t outside[] = { SIZE - 7, SIZE, UINT64_MAX - 63, (uint64_t)0 - 1 };
+	uint64_t before = mapped_runs();
+
+	memset(region, 0x33, SIZE);
+	memset(memory, 0x44, 8);
+	kept_hold();
+	for (int i = 0; i < COUNT_OF(places); i++)
+		queued(IBV_WR_RDMA_WRITE, 8)->raddr = MAPPED_BASE + places[i];
+	queued(IBV_WR_RDMA_WRITE, 8)->raddr = MAPPED_BASE + outside[_i];
+	ck_assert(!quick_engine(a, wire_of(a)));
+	ck_assert_uint_eq(a->priv->req.head - a->priv->req.tx, 1);
+	for (int i = 0; i < COUNT_OF(places); i++)
+		ck_assert_mem_eq(region + places[i], memory, 8);
+	for (int i = 0; i < COUNT_OF(places); i++)
+		memset(region + places[i], 0x33, 8);
+	ck_assert_mem_eq(region, region + 1, SIZE - 1);
+	qp_again(a);
+	kept_let_go();
+	for (int i = 0; i < COUNT_OF(places); i++)
+		loop_expect(a_send, 3, IBV_WC_SUCCESS);
+	loop_expect(a_send, 3, IBV_WC_REM_ACCESS_ERR);
+	ck_assert_uint_eq(mapped_runs(), before + COUNT_OF(places));
+	ck_assert_mem_eq(region, region + 1, SIZE - 1);
+}
+END_TEST
+
 /* One that is as long as what one call may copy, and lists that are longer. */
 START_TEST(a_list_is_run_up_to_one_slice)
 {
@@ -651,6 +681,7 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, an_engine_leaves_what_is_not_common, 0, COUNT_OF(engine_spoils));
 	tcase_add_test(t, a_list_is_run_up_to_what_is_not_common);
+	tcase_add_loop_test(t, a_list_is_run_up_to_what_is_out_of_the_region, 0, 4);
 	tcase_add_loop_test(t, a_list_is_run_up_to_one_slice, 0, 14);
 	tcase_add_loop_test(t, a_push_leaves_what_is_not_common, 0, COUNT_OF(push_spoils));
 	tcase_add_loop_test(t, a_turn_leaves_what_is_not_common, 0, COUNT_OF(turn_spoils));
