@@ -15,7 +15,7 @@
 #define LOCALS	    (BIT(IBV_WR_LOCAL_INV) | BIT(IBV_WR_BIND_MW))
 #define ATOMICS	    (BIT(IBV_WR_ATOMIC_CMP_AND_SWP) | BIT(IBV_WR_ATOMIC_FETCH_AND_ADD))
 
-static uint32_t legal_opcodes(enum ibv_qp_type type)
+static inline uint32_t legal_opcodes(enum ibv_qp_type type)
 {
 	switch ((int)type) {
 	case IBV_QPT_RC:
@@ -39,7 +39,10 @@ int post_state(const struct soft_qp *qp)
 	       state == IBV_QPS_ERR ? 0 : EINVAL;
 }
 
-int post_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opcode, struct swqe **slot)
+/* What each WR of a list goes through is in one piece there. */
+#define IN_PIECE static inline __attribute__((always_inline))
+
+IN_PIECE int take_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opcode, struct swqe **slot)
 {
 	struct requester *req = &qp->priv->req;
 
@@ -65,7 +68,12 @@ int post_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opcode, struc
 	return 0;
 }
 
-int post_sges(struct soft_qp *qp, struct swqe *w, const struct ibv_sge *sge, size_t n)
+int post_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opcode, struct swqe **slot)
+{
+	return take_slot(qp, pos, opcode, slot);
+}
+
+IN_PIECE int take_sges(struct soft_qp *qp, struct swqe *w, const struct ibv_sge *sge, size_t n)
 {
 	uint64_t length = 0;
 
@@ -77,9 +85,16 @@ int post_sges(struct soft_qp *qp, struct swqe *w, const struct ibv_sge *sge, siz
 		return EINVAL;
 	w->n_sge = n;
 	w->length = length;
-	if (n)
+	if (n == 1)
+		*w->sge = *sge;
+	else if (n)
 		memcpy(w->sge, sge, n * sizeof(*sge));
 	return 0;
+}
+
+int post_sges(struct soft_qp *qp, struct swqe *w, const struct ibv_sge *sge, size_t n)
+{
+	return take_sges(qp, w, sge, n);
 }
 
 int post_inline(struct soft_qp *qp, struct swqe *w, const void *data, size_t n)
@@ -110,7 +125,7 @@ int post_address(struct swqe *w, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 	return 0;
 }
 
-int post_check(const struct soft_qp *qp, struct swqe *w)
+IN_PIECE int check(const struct soft_qp *qp, struct swqe *w)
 {
 	if (w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		if (w->length < 8)
@@ -126,7 +141,12 @@ int post_check(const struct soft_qp *qp, struct swqe *w)
 	return 0;
 }
 
-static int take_payload(struct soft_qp *qp, struct swqe *w, const struct ibv_send_wr *wr)
+int post_check(const struct soft_qp *qp, struct swqe *w)
+{
+	return check(qp, w);
+}
+
+IN_PIECE int take_payload(struct soft_qp *qp, struct swqe *w, const struct ibv_send_wr *wr)
 {
 	int err = 0;
 
@@ -136,7 +156,7 @@ static int take_payload(struct soft_qp *qp, struct swqe *w, const struct ibv_sen
 		return EINVAL;
 	if (!(wr->send_flags & IBV_SEND_INLINE) || wr->opcode == IBV_WR_RDMA_READ ||
 		(BIT(wr->opcode) & ATOMICS))
-		return post_sges(qp, w, wr->sg_list, wr->num_sge);
+		return take_sges(qp, w, wr->sg_list, wr->num_sge);
 	if (wr->opcode == IBV_WR_ATOMIC_WRITE) {
 		if (wr->num_sge != 1 || wr->sg_list[0].length != 8)
 			return EINVAL;
@@ -150,7 +170,7 @@ static int take_payload(struct soft_qp *qp, struct swqe *w, const struct ibv_sen
 	return err;
 }
 
-static int take_target(struct soft_qp *qp, struct swqe *w, const struct ibv_send_wr *wr)
+IN_PIECE int take_target(struct soft_qp *qp, struct swqe *w, const struct ibv_send_wr *wr)
 {
 	w->imm = wr->imm_data; /* or invalidate_rkey */
 	if (qp->init.qp_type == IBV_QPT_UD)
@@ -172,11 +192,11 @@ static int take_target(struct soft_qp *qp, struct swqe *w, const struct ibv_send
 	return 0;
 }
 
-static int enqueue(struct soft_qp *qp, const struct ibv_send_wr *wr)
+IN_PIECE int enqueue(struct soft_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct requester *req = &qp->priv->req;
 	struct swqe *w = NULL;
-	int err = post_slot(qp, req->head, wr->opcode, &w);
+	int err = take_slot(qp, req->head, wr->opcode, &w);
 
 	if (err)
 		return err;
@@ -186,7 +206,7 @@ static int enqueue(struct soft_qp *qp, const struct ibv_send_wr *wr)
 		err = take_target(qp, w, wr);
 	w->flags |= wr->send_flags & (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
 	if (!err)
-		err = post_check(qp, w);
+		err = check(qp, w);
 	if (!err)
 		req->head++;
 	return err;
