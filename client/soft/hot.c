@@ -61,6 +61,8 @@ static void retire(struct hot_set *set, unsigned place)
 	struct wire *wire = hot_at(set, place);
 	struct soft_td *td = atomic_load_explicit(&wire->td, memory_order_relaxed);
 
+	if (wire_owes_look(wire))
+		wire_notify(wire);
 	place_clear(set, place);
 	if (td) {
 		td_wire_cool(td, wire);
@@ -130,6 +132,8 @@ bool hot_serve(struct hot_set *set)
 
 		if (!wire)
 			continue;
+		if (wire_owes_look(wire))
+			wire_notify(wire);
 		if (wire_pending(wire) && wire_serve(wire)) {
 			wire->idle = 0;
 			did = true;
@@ -147,7 +151,11 @@ bool hot_quick(struct hot_set *set)
 	for (unsigned place = 0; place < set->top; place++) {
 		struct wire *wire = hot_at(set, place);
 
-		if (wire && wire_pending(wire) && wire_serve(wire)) {
+		if (!wire)
+			continue;
+		if (wire_owes_look(wire))
+			wire_notify(wire);
+		if (wire_pending(wire) && wire_serve(wire)) {
 			wire->idle = 0;
 			did = true;
 		}

@@ -595,6 +595,14 @@ bool wire_outlived(struct wire *wire)
 	return old;
 }
 
+/* True: there is old work. */
+static bool tick_at(struct wire *wire)
+{
+	if (wire_owes_look(wire))
+		wire_notify(wire);
+	return wire_outlived(wire);
+}
+
 void progress_tick(void)
 {
 	bool old = false;
@@ -603,7 +611,7 @@ void progress_tick(void)
 	if (!rt_try_enter() && !(td_any() && rt_enter()))
 		return;
 	for (unsigned place = 0; place < rt.hot.top; place++)
-		old |= hot_at(&rt.hot, place) && wire_outlived(hot_at(&rt.hot, place));
+		old |= hot_at(&rt.hot, place) && tick_at(hot_at(&rt.hot, place));
 	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next) {
 		uint64_t summary = atomic_load_explicit(&pair->mem->sides[pair->side].summary, memory_order_relaxed);
 

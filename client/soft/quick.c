@@ -209,7 +209,7 @@ static void publish(struct soft_qp *qp, struct wire *wire)
 		return;
 	resp->dirty = resp->notify = false;
 	wire_ack(wire, resp->done);
-	wire_notify(wire);
+	wire_notify_soon(wire);
 }
 
 /*

@@ -28,7 +28,7 @@ static bool hot_pending(const struct soft_td *td)
 	for (unsigned place = 0; place < HOT_MAX; place++) {
 		struct wire *wire = hot_at(&td->hot, place);
 
-		if (wire && wire_pending(wire))
+		if (wire && (wire_pending(wire) || wire_owes_look(wire)))
 			return true;
 	}
 	return false;

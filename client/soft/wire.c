@@ -402,10 +402,28 @@ static void notify(struct wire *wire)
 
 void wire_notify(struct wire *wire)
 {
+	uint32_t acks = atomic_load_explicit(&wire->acks, memory_order_acquire);
+
 	/* What was published stands before the looks at the ready bit and at the peer's state (datapath: sleeping). */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!is_told(wire))
 		notify(wire);
+	/* Of two that look at the same time the slower one may say less than was looked at, and then somebody looks again. */
+	if (acks != atomic_load_explicit(&wire->looked, memory_order_relaxed))
+		atomic_store_explicit(&wire->looked, acks, memory_order_relaxed);
+}
+
+/*
+ * The barrier would wait until the peer gives the line up, and so would whoever polled. Without it a peer that falls asleep just
+ * now may seem awake: that is found by the look that comes later, with the tick at the latest. Where none comes it is now.
+ */
+void wire_notify_soon(struct wire *wire)
+{
+	if (!atomic_load_explicit(&rt.polling, memory_order_relaxed) || !is_told(wire)) {
+		wire_notify(wire);
+		return;
+	}
+	atomic_store_explicit(&wire->acks, atomic_load_explicit(&wire->acks, memory_order_relaxed) + 1, memory_order_release);
 }
 
 void wire_notify_space(struct wire *wire)

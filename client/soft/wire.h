@@ -91,6 +91,8 @@ struct wire {
 	unsigned word;		      /* of the domain, with its bit */
 	int hazard; /* the pair's slot that it keeps, -1: none (sq lock) */
 	struct wire_view view; /* (sq lock) */
+	/* acknowledgements published without a barrier before the look at the peer; as many of them as a look came after */
+	_Atomic uint32_t acks, looked;
 	uint64_t kept_to;	/* messages before it are in order (order.h, rq lock) */
 	_Atomic unsigned want;	/* WIRE_WANT_* bits set in mine->want_space */
 	_Atomic bool released;
@@ -177,6 +179,17 @@ void wire_want_clear(struct wire *wire, unsigned want);
 /* The full barrier of a post, then ready bit and kick where they are due. Call once after a batch; no lock needed,
  * may be called under sq or rq lock. Loopback: puts the other end's wire into the hot set. */
 void wire_notify(struct wire *wire);
+/*
+ * The same for an acknowledgement (rq lock): a peer that seems awake is looked at again, behind a barrier, with the next notice
+ * of this wire, the next poll, or the tick.
+ */
+void wire_notify_soon(struct wire *wire);
+static inline bool wire_owes_look(const struct wire *wire)
+{
+	return atomic_load_explicit(&wire->acks, memory_order_relaxed) !=
+	       atomic_load_explicit(&wire->looked, memory_order_relaxed);
+}
+
 /* Like wire_notify(), only if the peer said that it waits for space (lane or pool). */
 void wire_notify_space(struct wire *wire);
 /* Kicks the peer's progress thread whether asleep or not: a descriptor stayed untaken for 50 µs. */

@@ -576,6 +576,57 @@ START_TEST(a_sleeper_is_kicked_once_per_epoch)
 }
 END_TEST
 
+/* What looks once more at a peer that seemed awake when something was acknowledged. */
+static const char *const looks[] = { "the next notice", "a poll", "a full round", "the tick" };
+
+static void look_again(unsigned how)
+{
+	if (how == 0)
+		wire_notify(two.end[0]);
+	else if (how == 1)
+		hot_quick(&rt.hot);
+	else if (how == 2)
+		hot_serve(&rt.hot);
+	else
+		progress_tick();
+}
+
+START_TEST(who_fell_asleep_meanwhile_is_kicked_later)
+{
+	make_ends(false, 16, 16);
+	hot_add(&rt.hot, two.end[0]);
+	wire_notify(two.end[0]); /* the peer polls this wire from here on */
+	peer_page[1]->state = 4; /* active */
+	wire_notify_soon(two.end[0]);
+	ck_assert(!wire_owes_look(two.end[0])); /* there may be no tick */
+	atomic_store(&rt.polling, true);
+	wire_notify_soon(two.end[0]);
+	ck_assert(wire_owes_look(two.end[0]));
+	peer_page[1]->state = 3 << 1 | 1;
+	ck_assert_int_eq(kicks(1), 0);
+	look_again(_i);
+	ck_assert_msg(kicks(1) == 1, "%s", looks[_i]);
+	ck_assert(!wire_owes_look(two.end[0]));
+	look_again(_i);
+	ck_assert_int_eq(kicks(1), 0);
+	hot_remove(&rt.hot, two.end[0]);
+}
+END_TEST
+
+START_TEST(who_sleeps_when_it_is_acknowledged_is_kicked_at_once)
+{
+	make_ends(false, 16, 16);
+	hot_add(&rt.hot, two.end[0]);
+	wire_notify(two.end[0]);
+	atomic_store(&rt.polling, true);
+	peer_page[1]->state = 3 << 1 | 1;
+	wire_notify_soon(two.end[0]);
+	ck_assert_int_eq(kicks(1), 1);
+	ck_assert(!wire_owes_look(two.end[0]));
+	hot_remove(&rt.hot, two.end[0]);
+}
+END_TEST
+
 START_TEST(notice_sets_the_ready_bit_and_its_summary)
 {
 	struct vsd_side *side;
@@ -799,6 +850,8 @@ int main(void)
 	tcase_add_test(t, a_counter_that_goes_back_breaks_the_wire);
 	t = tcase(suite, "notice");
 	tcase_add_test(t, a_sleeper_is_kicked_once_per_epoch);
+	tcase_add_loop_test(t, who_fell_asleep_meanwhile_is_kicked_later, 0, sizeof(looks) / sizeof(looks[0]));
+	tcase_add_test(t, who_sleeps_when_it_is_acknowledged_is_kicked_at_once);
 	tcase_add_test(t, notice_sets_the_ready_bit_and_its_summary);
 	tcase_add_test(t, space_is_told_to_who_wants_it_only);
 	tcase_add_test(t, a_wish_for_space_ends_with_the_next_request);
