@@ -175,7 +175,7 @@ def ucx(tls, test, size, n, *options):
                ["ucx_perftest", "-p", str(port), "localhost", *options, "-t", test, "-s", str(size), "-n", str(n), "-w",
                 str(n // 10), "-f", "-v"], env)
     fields = out.splitlines()[-1].split(",") if out.strip() else []
-    if not fields or fields[0] != str(n):
+    if not fields or fields[0].strip() != str(n):
         raise Unavailable(f"ucx_perftest {test} over {tls} printed no figure")
     return [float(f) for f in fields]
 
