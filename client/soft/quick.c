@@ -288,7 +288,7 @@ static unsigned slots_of_wr(const struct wire *wire, const struct swqe *w)
 	return slots_for(wire, w->length);
 }
 
-static void put_more(struct lane_out *lane, uint64_t pos, const uint8_t *from, uint32_t n)
+static inline __attribute__((always_inline)) void put_more(struct lane_out *lane, uint64_t pos, const uint8_t *from, uint32_t n)
 {
 	struct vsd_req_more *more = lane_out_slot(lane, pos);
 
@@ -326,13 +326,18 @@ static void put_payload(struct lane_out *lane, const uint8_t *from, uint32_t n)
 		put_rest(lane, from + LANE_RW_BASE, n - (uint32_t)LANE_RW_BASE);
 }
 
+static __attribute__((noinline)) void put_chunk(struct wire *wire, const uint8_t *from, uint32_t n, int chunk)
+{
+	copy_plain(pair_chunk(wire->pair, POOL_REQ, chunk), from, n);
+}
+
 /* @chunk: where a payload goes that is too long for slots. */
 static void put_where(struct wire *wire, const uint8_t *from, uint32_t n, int chunk)
 {
-	if (chunk < 0)
+	if (__builtin_expect(chunk < 0, 1))
 		put_payload(&wire->req_out, from, n);
 	else
-		copy_plain(pair_chunk(wire->pair, POOL_REQ, chunk), from, n);
+		put_chunk(wire, from, n, chunk);
 }
 
 static bool gather(struct soft_qp *qp, const struct swqe *w, struct wire *wire, int chunk)
@@ -414,18 +419,25 @@ static void pushed(struct requester *req, struct wire *wire, struct swqe *w, uns
 		req->started = req->tx;
 }
 
-/* False: there is none for it now, and @waiter, if there is one, goes on when there is; or the wire is broken. */
-static bool take_chunk(struct wire *wire, uint32_t n, struct soft_qp *waiter, int *chunk)
+enum { CHUNK_NONE = -1, CHUNK_OUT = -2 };
+
+/* CHUNK_OUT: there is none, and @waiter, unless NULL, goes on when there is, or the wire is broken. */
+static __attribute__((noinline)) int take_chunk(struct wire *wire, struct soft_qp *waiter)
 {
-	*chunk = -1;
-	if (n <= VSD_INLINE_RW)
-		return true;
+	int chunk;
+
 	if (pool_is_out(wire->pair, POOL_REQ) && wire->req_out.held && wire_req_space(wire) < 0)
-		return false;
+		return CHUNK_OUT;
 	if (!waiter && pool_is_out(wire->pair, POOL_REQ))
-		return false;
-	*chunk = pair_chunk_get(wire->pair, POOL_REQ, waiter);
-	return *chunk >= 0;
+		return CHUNK_OUT;
+	chunk = pair_chunk_get(wire->pair, POOL_REQ, waiter);
+	return chunk >= 0 ? chunk : CHUNK_OUT;
+}
+
+/* The same for a message of @n bytes, which may need none. */
+static inline int chunk_for(struct wire *wire, uint32_t n, struct soft_qp *waiter)
+{
+	return n <= VSD_INLINE_RW ? CHUNK_NONE : take_chunk(wire, waiter);
 }
 
 static inline bool push_one(struct soft_qp *qp, struct wire *wire, struct swqe *w, unsigned slots, int chunk)
@@ -459,7 +471,8 @@ bool quick_push(struct soft_qp *qp, struct wire *wire)
 			qp_again(qp);
 			break;
 		}
-		if (!take_chunk(wire, w->length, qp, &chunk))
+		chunk = chunk_for(wire, w->length, qp);
+		if (chunk == CHUNK_OUT)
 			break;
 		if (!push_one(qp, wire, w, slots, chunk))
 			return false;
@@ -494,7 +507,10 @@ bool quick_post(struct soft_qp *qp, const struct ibv_send_wr *wr)
 	if (!slots || req->tx != req->head || req->resp_dirty | req->notify ||
 	    is_awaited(wire) || rt_owes() || !can_push(qp, wire) ||
 	    req->head - req->internals - atomic_load_explicit(&req->freed, memory_order_acquire) >= req->max ||
-	    !has_room(wire, slots) || !take_chunk(wire, wr->sg_list->length, NULL, &chunk))
+	    !has_room(wire, slots))
+		return false;
+	chunk = chunk_for(wire, wr->sg_list->length, NULL);
+	if (chunk == CHUNK_OUT)
 		return false;
 	*w = (struct swqe){
 		.wr_id = wr->wr_id,
