@@ -35,6 +35,7 @@ static const char *const counter_names[VSD_COUNT_N] = {
 	[VSD_COUNT_WAKEUPS] = "wakeups",
 	[VSD_COUNT_DROPPED] = "dropped",
 	[VSD_COUNT_INITIATOR_RUN] = "initiator_run",
+	[VSD_COUNT_PULLED] = "pulled",
 };
 
 const char *stats_counter_name(unsigned counter)

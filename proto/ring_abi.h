@@ -85,6 +85,7 @@ enum vsd_counter {
 	VSD_COUNT_WAKEUPS,
 	VSD_COUNT_DROPPED,
 	VSD_COUNT_INITIATOR_RUN,
+	VSD_COUNT_PULLED, /* messages that this process fetched from their sender's memory */
 	VSD_COUNT_N = 16,
 };
 
@@ -95,10 +96,15 @@ struct vsd_shard {
 	_Atomic uint64_t counters[VSD_COUNT_N];
 };
 
+/* What a process knows beside what VSD_ABI_VERSION says. */
+enum vsd_can {
+	VSD_CAN_PULL = 1, /* VSD_REQ_PULL, and answers it */
+};
+
 struct vsd_page {
 	/* line 0: fixed at set-up */
 	uint32_t magic, version;
-	uint32_t peer, pad0;
+	uint32_t peer, can; /* enum vsd_can: what may be sent to it; 0 in an older library's */
 	uint64_t guard_addr, guard_value; /* a word that process_vm_readv finds at a random address */
 	uint8_t rest0[32];
 	/* line 1: epoch << 1 | asleep (datapath.md 5) */
@@ -214,6 +220,11 @@ enum vsd_req_op {
 	VSD_REQ_ATOMIC_WRITE = 7,
 	VSD_REQ_FLUSH = 8,
 	VSD_REQ_AIM = 9, /* no message: those that follow are for the XRC SRQ with the number raddr */
+	/*
+	 * A SEND whose payload the receiver fetches: `total` bytes at raddr of the sender's key rkey. One descriptor with
+	 * FIRST and LAST, len 0. Only to a process whose page says VSD_CAN_PULL, by a pair that may use cma.
+	 */
+	VSD_REQ_PULL = 10,
 };
 
 enum vsd_req_flag {
@@ -279,6 +290,18 @@ enum vsd_resp_op {
 	VSD_RESP_RNR = 3,    /* msn found no receive; `value` is the RNR timer code */
 	VSD_RESP_NAK = 4,    /* msn failed with `status` (enum ibv_wc_status); the responder is in error */
 	VSD_RESP_DONE = 5,   /* FLUSH and other operations that only need an answer */
+	/*
+	 * The message msn, a VSD_REQ_PULL, cannot be fetched: all is dropped until it comes again, as a SEND with
+	 * VSD_F_RESTART. `value`: enum vsd_stage.
+	 */
+	VSD_RESP_STAGE = 6,
+};
+
+/* What is not to be sent as VSD_REQ_PULL any more. */
+enum vsd_stage {
+	VSD_STAGE_MESSAGE = 0, /* this message */
+	VSD_STAGE_WIRE = 1,    /* nothing by this wire */
+	VSD_STAGE_PAIR = 2,    /* nothing to this process */
 };
 
 struct vsd_resp {

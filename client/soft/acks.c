@@ -206,6 +206,25 @@ static int take_rnr(struct soft_qp *qp, struct wire *wire, const struct vsd_resp
 	return 0;
 }
 
+/* The peer cannot fetch it: from there on everything is sent again, this one as others are. */
+static int take_stage(struct soft_qp *qp, struct wire *wire, const struct vsd_resp *resp)
+{
+	struct requester *req = &qp->priv->req;
+	uint64_t at;
+	struct swqe *w = in_flight(req, resp->msn, &at);
+
+	if (!w || !w->pulled || req->rnr_at || before_done(qp, w, at) < 0)
+		return -EPROTO;
+	if (resp->value >= VSD_STAGE_WIRE)
+		req->no_pull = true;
+	if (resp->value >= VSD_STAGE_PAIR)
+		atomic_store_explicit(&wire->pair->no_pull, true, memory_order_relaxed);
+	requester_back(qp, at, w->msn);
+	req->restart = true;
+	w->lane_only = true;
+	return 0;
+}
+
 static int take_nak(struct soft_qp *qp, const struct vsd_resp *resp)
 {
 	uint64_t at;
@@ -283,6 +302,8 @@ static int take_response(struct soft_qp *qp, struct wire *wire, const struct vsd
 		return take_rnr(qp, wire, resp);
 	case VSD_RESP_NAK:
 		return take_nak(qp, resp);
+	case VSD_RESP_STAGE:
+		return take_stage(qp, wire, resp);
 	default:
 		return -EPROTO;
 	}

@@ -13,6 +13,7 @@
 #include "client/soft/copy.h"
 #include "client/soft/map.h"
 #include "client/soft/qp_private.h"
+#include "client/soft/rt_private.h"
 
 #define CMA_SGES 32
 #define TAIL	 8u
@@ -249,10 +250,15 @@ static enum engine_result map_run(struct soft_qp *qp, struct wire *wire, struct 
 
 /* --- cma --------------------------------------------------------------------------------------------------------------- */
 
+static bool cma_allowed(const struct pair *pair)
+{
+	return pair_lets(pair, VSD__ENGINE_RIGHT__ENGINE_CMA) && pair->pid > 0;
+}
+
 static bool cma_usable(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
 {
 	(void)qp;
-	return pair_lets(wire->pair, VSD__ENGINE_RIGHT__ENGINE_CMA) && wire->pair->pid > 0 && w->length &&
+	return cma_allowed(wire->pair) && w->length &&
 	       w->n_sge <= CMA_SGES &&
 	       (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_READ);
 }
@@ -362,9 +368,9 @@ static int cma_move(struct pair *pair, const struct swqe *w, struct cma_copy *co
 	return moved == (ssize_t)n ? 0 : -EFAULT;
 }
 
-static void cma_over(struct pair *pair, int err)
+void engine_cma_over(struct pair *pair, int err)
 {
-	if (err == -EPERM || err == -ESRCH)
+	if (err == -EPERM || err == -ESRCH || err == -ENOSYS)
 		__atomic_and_fetch(&pair->engines, ~(uint32_t)VSD__ENGINE_RIGHT__ENGINE_CMA,
 			__ATOMIC_RELAXED);
 }
@@ -378,7 +384,7 @@ bool engine_cma(struct wire *wire, const struct swqe *w, void *mine, uint64_t re
 	copy.local[copy.n_local++] = (struct iovec){ mine, w->length };
 	cma_remote(w, remote, w->length, &copy);
 	err = cma_move(wire->pair, w, &copy, w->length);
-	cma_over(wire->pair, err);
+	engine_cma_over(wire->pair, err);
 	return err == 0;
 }
 
@@ -415,7 +421,7 @@ static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct 
 	n = slice(w, budget);
 	err = cma_slice(qp, wire, w, n);
 	wire_hazard_leave(wire, hazard);
-	cma_over(wire->pair, err);
+	engine_cma_over(wire->pair, err);
 	return err < 0 ? ENGINE_NO : advance(qp, w, n);
 }
 
@@ -439,6 +445,28 @@ static bool mode_lets(enum engine_mode wanted)
 	enum engine_mode mode = engine_mode();
 
 	return mode == MODE_AUTO || mode == wanted;
+}
+
+/* Of a pair's engines the daemon says the same to both ends; which bits are left of them is each end's own affair. */
+enum engine_pull engine_pull(const struct pair *pair, bool mine)
+{
+	if (!pair->segment && mode_lets(MODE_DIRECT))
+		return PULL_COPY;
+	if (!mode_lets(MODE_CMA))
+		return PULL_NONE;
+	if (mine ? cma_allowed(pair) : pair->priv->granted & VSD__ENGINE_RIGHT__ENGINE_CMA)
+		return PULL_CMA;
+	return PULL_NONE;
+}
+
+bool engine_pulls(void)
+{
+	return mode_lets(MODE_CMA) || mode_lets(MODE_DIRECT);
+}
+
+bool engine_is_forced(void)
+{
+	return engine_mode() != MODE_AUTO;
 }
 
 /* The first one from @engine on that may run the WR; ENGINES_END: none. */

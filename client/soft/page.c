@@ -61,9 +61,9 @@ static bool is_open(const struct soft_mr *mr)
 	return slot && atomic_load(&slot->object) == (uintptr_t)mr;
 }
 
-void page_key_open(const struct soft_mr *mr)
+static void key_open(const struct soft_mr *mr)
 {
-	if (!rt.page || mr->null || !(mr->access & REMOTE) || mr->access & IBV_ACCESS_ON_DEMAND)
+	if (!rt.page || mr->null || mr->access & IBV_ACCESS_ON_DEMAND)
 		return;
 	pthread_mutex_lock(&lock);
 
@@ -73,6 +73,40 @@ void page_key_open(const struct soft_mr *mr)
 	if (is_open(mr) && line_present(entry) && atomic_load_explicit(&entry->gen, memory_order_relaxed) == 0)
 		key_store(entry, mr);
 	pthread_mutex_unlock(&lock);
+}
+
+void page_key_open(const struct soft_mr *mr)
+{
+	if (mr->access & REMOTE)
+		key_open(mr);
+}
+
+static bool is_lent(uint32_t key, uint32_t qpn)
+{
+	const struct vsd_key *entry = &rt.page->keys[(key >> 8) % VSD_PAGE_KEYS];
+	const struct vsd_gate *gate = &rt.page->gates[qpn % VSD_PAGE_GATES];
+
+	return atomic_load_explicit(&entry->gen, memory_order_relaxed) &&
+	       atomic_load_explicit(&entry->key, memory_order_relaxed) == key &&
+	       atomic_load_explicit(&gate->gen, memory_order_relaxed) &&
+	       atomic_load_explicit(&gate->qpn, memory_order_relaxed) == qpn;
+}
+
+bool page_key_lend(uint32_t key, uint32_t qpn)
+{
+	struct key_slot *slot = key_slot_get(key);
+	uintptr_t object;
+
+	if (!rt.page || !slot)
+		return false;
+	if (is_lent(key, qpn))
+		return true;
+	atomic_fetch_add(&slot->users, 1);
+	object = atomic_load(&slot->object);
+	if (object && !(object & 1))
+		key_open((const struct soft_mr *)object);
+	key_slot_leave(slot);
+	return is_lent(key, qpn);
 }
 
 void page_key_close(uint32_t key)

@@ -88,6 +88,8 @@ int soft_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 int soft_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 
 /* --- for rt.c ---------------------------------------------------------------------------------------------------- */
+/* enum vsd_can: what may be sent to this process (pull.c). */
+uint32_t pull_can(void);
 /* Inbound work of a wire: acknowledgements and responses, then requests; bounded. True when something was done. */
 bool qp_service(struct soft_qp *qp, struct wire *wire);
 /* Outbound work: the requester goes on. False: others have its locks, and it is queued again. */

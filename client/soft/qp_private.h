@@ -54,6 +54,7 @@ struct swqe {
 	uint8_t status; /* enum ibv_wc_status */
 	uint8_t internal; /* enum tag_wr */
 	bool lane_only; /* an engine failed: the owner's verdict counts */
+	bool pulled;	/* it is the peer that fetches it: pull.c */
 	union {
 		struct {
 			struct ibv_ah_attr ah;
@@ -83,6 +84,7 @@ struct requester {
 	uint64_t msn, acked; /* next message number of the wire; messages acknowledged */
 	unsigned rd_out;     /* READs and atomics that wait for their response */
 	bool restart;	     /* the next descriptor carries VSD_F_RESTART */
+	bool no_pull;	     /* the peer cannot fetch what comes by this wire */
 	bool known;	     /* the peer was there on this wire, or was waited for long enough */
 	bool resp_dirty;     /* responses consumed since the last wire_resp_ack() */
 	bool notify;	     /* descriptors put since the last wire_notify() */
@@ -135,6 +137,11 @@ struct responder {
 	struct ibv_sge *recv_sge;
 	struct tag_match tag;
 	struct read_stream stream;
+	/* pull.c: the message in progress is being fetched; bytes that this turn may still copy */
+	bool pulling;
+	uint32_t pull_left;
+	bool stage_owed; /* the answer that it cannot be, with `stage`; then as in RNR */
+	uint8_t stage;
 	/* RNR: everything is dropped until VSD_F_RESTART with `msn` */
 	bool rnr, rnr_owed;
 	bool hinted; /* the requester was told that there is a receive now */
@@ -358,6 +365,18 @@ void responder_hint(struct soft_qp *qp);
 /* A free response slot; else asks to be told. 1, 0, or -EPROTO. */
 int responder_slot(struct soft_qp *qp, struct wire *wire);
 
+void responder_finish(struct soft_qp *qp);
+
+/* --- pull.c ------------------------------------------------------------------------------------------------------------ */
+/* The WR goes as a descriptor that names its memory (sq lock). */
+bool pull_is_for(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w);
+/* VERBSD_ENGINE wants it whatever the length, as far as a descriptor has no room for the message. */
+bool pull_is_forced(void);
+/* The receiver's: whether it fetches at all what comes by @wire; else why not goes back (rq lock). */
+bool pull_begin(struct soft_qp *qp, struct wire *wire);
+/* Goes on with it (both locks). 1: requests may be served; 0: out of budget; -EPROTO. */
+int pull_run(struct soft_qp *qp, struct wire *wire);
+
 /* --- sge.c ------------------------------------------------------------------------------------------------------------ */
 /* Copy @n bytes from byte @off of a message on to or from @buf. 0 or what mr_ref() and the copy said. */
 int sge_gather(struct soft_qp *qp, const struct ibv_sge *sge, uint32_t n_sge, uint64_t off, void *buf, size_t n);
@@ -383,6 +402,14 @@ enum engine_result {
 };
 /* @budget: bytes that may still be copied in this turn. */
 enum engine_result engine_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget);
+/* How a receiver fetches what was sent by @pair. @mine: this end; else the other one, as far as is known here. */
+enum engine_pull { PULL_NONE, PULL_COPY, PULL_CMA };
+enum engine_pull engine_pull(const struct pair *pair, bool mine);
+/* VERBSD_ENGINE lets some pair do it; it names one engine. */
+bool engine_pulls(void);
+bool engine_is_forced(void);
+/* What became of a copy: some errors are for good. */
+void engine_cma_over(struct pair *pair, int err);
 /* What an initiator may be able to run. */
 bool engine_is_for(const struct swqe *w);
 /* Which one is the first to be asked for a WR, of those that quick_engine.c knows. */

@@ -152,7 +152,7 @@ void rq_flush(struct soft_qp *qp)
 			responder_cqe(qp, IBV_WC_WR_FLUSH_ERR, NULL);
 	} while (!qp->srq && responder_take(qp));
 	resp->open = false;
-	resp->stream.active = false;
+	resp->stream.active = resp->pulling = false;
 	if (qp->srq && !qp->xrc && !qp->priv->last_wqe) {
 		qp->priv->last_wqe = true;
 		qp_raise(qp, IBV_EVENT_QP_LAST_WQE_REACHED);

@@ -161,6 +161,25 @@ static int lane_chunk(struct soft_qp *qp, struct wire *wire, struct swqe *w)
 	return 1;
 }
 
+/* The message as one descriptor, for the peer to fetch. */
+static int lane_pull(struct soft_qp *qp, struct wire *wire, struct swqe *w)
+{
+	struct vsd_req head;
+	int rc = lane_room(wire, 1);
+
+	if (rc <= 0)
+		return rc;
+	lane_head(&qp->priv->req, w, &head);
+	head.op = VSD_REQ_PULL;
+	head.flags |= VSD_F_LAST;
+	head.slots = 1;
+	head.rw.raddr = w->sge->addr;
+	head.rw.rkey = w->sge->lkey;
+	w->pulled = true;
+	lane_put(qp, wire, w, &head, NULL, -1);
+	return 1;
+}
+
 static int lane_message(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
 {
 	int rc;
@@ -173,6 +192,9 @@ static int lane_message(struct soft_qp *qp, struct wire *wire, struct swqe *w, u
 		rc = w->flags & IBV_SEND_INLINE ? 0 : sge_check(qp, w->sge, w->n_sge, 0);
 		if (rc < 0)
 			return rc;
+		if (pull_is_for(qp, wire, w))
+			return lane_pull(qp, wire, w);
+		w->pulled = false;
 	}
 	do {
 		uint64_t before = w->off;
@@ -366,6 +388,7 @@ void requester_reset(struct soft_qp *qp)
 	req->internals = req->internals_done = 0;
 	req->msn = req->acked = 0;
 	req->rd_out = 0;
+	req->no_pull = false;
 	req->restart = req->resp_dirty = req->notify = req->known = false;
 	req->drained = false;
 	req->rnr_at = req->retry_at = req->lost_at = 0;

@@ -136,7 +136,7 @@ void responder_nak(struct soft_qp *qp, enum ibv_wc_status status, int event)
 	struct responder *resp = &qp->priv->resp;
 
 	resp->open = false;
-	resp->stream.active = false;
+	resp->stream.active = resp->pulling = false;
 	resp->nak_owed = true;
 	resp->nak_status = status;
 	qp_fail(qp, QP_FAIL_RECV, event);
@@ -202,10 +202,16 @@ int responder_resume(struct soft_qp *qp, struct wire *wire)
 
 	if (resp->stream.active)
 		rc = read_stream_run(qp, wire);
+	if (resp->pulling)
+		rc = pull_run(qp, wire);
 	if (rc > 0 && resp->rnr_owed) {
 		rc = put_answer(qp, wire, &(struct vsd_resp){
 			.op = VSD_RESP_RNR, .value = qp->attr.min_rnr_timer });
 		resp->rnr_owed = rc == 0;
+	}
+	if (rc > 0 && resp->stage_owed) {
+		rc = put_answer(qp, wire, &(struct vsd_resp){ .op = VSD_RESP_STAGE, .value = resp->stage });
+		resp->stage_owed = rc == 0;
 	}
 	if (rc >= 0 && resp->nak_owed) {
 		rc = put_answer(qp, wire, &(struct vsd_resp){
@@ -237,6 +243,9 @@ static bool legal(const struct soft_qp *qp, const struct vsd_req *head)
 	case VSD_REQ_CMP_SWAP:
 	case VSD_REQ_FETCH_ADD:
 		return qp_is_rc(qp) && !(f & (VSD_F_CHUNK | VSD_F_IMM | VSD_F_INV)) && !head->len &&
+		       (f & VSD_F_FIRST) && (f & VSD_F_LAST);
+	case VSD_REQ_PULL:
+		return qp->priv->plain && !(f & (VSD_F_CHUNK | VSD_F_INV)) && !head->len && head->total &&
 		       (f & VSD_F_FIRST) && (f & VSD_F_LAST);
 	default:
 		return false;
@@ -430,7 +439,7 @@ static bool place(struct soft_qp *qp, const struct vsd_req *head, const void *pa
 	return false;
 }
 
-static void finish(struct soft_qp *qp)
+void responder_finish(struct soft_qp *qp)
 {
 	struct responder *resp = &qp->priv->resp;
 	const struct vsd_req *first = &resp->head;
@@ -468,7 +477,20 @@ static void serve_message(struct soft_qp *qp, struct wire *wire, const struct vs
 	if (resp->skip)
 		responder_message_done(qp);
 	else
-		finish(qp);
+		responder_finish(qp);
+}
+
+/* A SEND that is to be fetched: all that can be said of it first is said as of others. */
+static void serve_pull(struct soft_qp *qp, struct wire *wire, const struct vsd_req *head)
+{
+	struct responder *resp = &qp->priv->resp;
+
+	resp->head = *head;
+	resp->head.op = VSD_REQ_SEND;
+	resp->got = 0;
+	resp->open = true;
+	resp->skip = false;
+	resp->pulling = pull_begin(qp, wire) && begin(qp, wire, &resp->head);
 }
 
 /* --- READ -------------------------------------------------------------------------------------------------------------- */
@@ -538,6 +560,8 @@ int responder_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req 
 			; /* answered */
 		} else if (is_message(head)) {
 			serve_message(qp, wire, head);
+		} else if (head->op == VSD_REQ_PULL) {
+			serve_pull(qp, wire, head);
 		} else if (head->op == VSD_REQ_READ) {
 			serve_read(qp, head);
 		} else {
@@ -550,7 +574,7 @@ int responder_serve(struct soft_qp *qp, struct wire *wire, const struct vsd_req 
 	wire_req_consume(wire, head);
 	resp->dirty = true;
 	/* An RNR or a NAK goes out at once, as long as there is a slot for it. */
-	int rc = resp->rnr_owed || resp->nak_owed ? responder_resume(qp, wire) : 1;
+	int rc = resp->rnr_owed || resp->nak_owed || resp->pulling || resp->stage_owed ? responder_resume(qp, wire) : 1;
 
 	return rc < 0 ? rc : 1;
 }
@@ -563,7 +587,7 @@ void responder_reset(struct soft_qp *qp)
 	resp->dirty = resp->notify = false;
 	resp->open = resp->skip = false;
 	resp->rnr = resp->rnr_owed = resp->nak_owed = false;
-	resp->stream.active = false;
+	resp->stream.active = resp->pulling = resp->stage_owed = false;
 	resp->got = 0;
 	resp->aim = 0;
 	resp->tag.kind = TAG_NONE;

@@ -173,6 +173,7 @@ static int page_map(const struct control_process *process)
 	rt.page->version = VSD_ABI_VERSION;
 	rt.page->peer = process->peer;
 	shard_init(control_offers(VSD_FEATURE_SHARDS));
+	rt.page->can = pull_can();
 	rt.map = rt_map(process->map, VSD_MAP_SIZE, false);
 	return rt.map ? 0 : -errno;
 }

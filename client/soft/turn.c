@@ -97,7 +97,13 @@ static void reclaim(struct soft_qp *qp, struct wire *wire)
 /* With it a receive is completed. */
 static bool is_received(const struct vsd_req *head)
 {
-	return (head->flags & VSD_F_LAST) && (head->op == VSD_REQ_SEND || (head->flags & VSD_F_IMM));
+	return (head->flags & VSD_F_LAST) && (head->op == VSD_REQ_SEND || head->op == VSD_REQ_PULL || (head->flags & VSD_F_IMM));
+}
+
+/* Something to go on with, whatever comes. */
+static bool owes(const struct responder *resp)
+{
+	return resp->stream.active || resp->pulling || resp->stage_owed || resp->rnr_owed || resp->nak_owed;
 }
 
 static bool inbound(struct soft_qp *qp, struct wire *wire)
@@ -106,13 +112,14 @@ static bool inbound(struct soft_qp *qp, struct wire *wire)
 	bool did = false;
 	int rc = 0;
 
+	qp->priv->resp.pull_left = QP_SLICE;
 	for (unsigned n = 0; qp->priv->failure == QP_FINE; n++) {
 		int found = serves(qp_state(qp)) ? wire_req_peek(wire, &head) : 0;
 		/* Only the message: with a refusal that waited, too, a closed wire would be a peer that is late. */
 		bool waits = found > 0 && is_received(&head) && !order_is_kept_cold(wire);
 
 		/* Behind a request that was served: what else there is to do is for the next turn. */
-		if (n && !found && !qp->priv->resp.stream.active && !qp->priv->resp.rnr_owed && !qp->priv->resp.nak_owed)
+		if (n && !found && !owes(&qp->priv->resp))
 			break;
 		rc = found < 0 ? found : requester_inbound(qp, wire);
 		if (rc < 0)

@@ -189,7 +189,7 @@ void wire_resp_put(struct wire *wire, const struct vsd_resp *resp, int chunk)
 /* What a request may be, whatever its meaning. */
 static bool req_sane(const struct vsd_req *head, uint32_t n)
 {
-	if (head->op < VSD_REQ_SEND || head->op > VSD_REQ_AIM || head->slots == 0)
+	if (head->op < VSD_REQ_SEND || head->op > VSD_REQ_PULL || head->slots == 0)
 		return false;
 	if (head->flags & VSD_F_CHUNK) {
 		/* Both kinds have the chunk's number at the same place. */
@@ -254,7 +254,7 @@ int wire_resp_peek(struct wire *wire, struct vsd_resp *resp)
 	if (!peer_half(wire) || !lane_in_next(lane))
 		return 0;
 	memcpy(resp, lane_in_slot(lane, lane->pos), sizeof(*resp));
-	if (resp->op < VSD_RESP_READ || resp->op > VSD_RESP_DONE)
+	if (resp->op < VSD_RESP_READ || resp->op > VSD_RESP_STAGE)
 		return wire_break(wire, "unknown response");
 	if (resp->op == VSD_RESP_READ) {
 		if (resp->flags & VSD_F_CHUNK ? resp->len > VSD_CHUNK || resp->chunk >= VSD_POOL_CHUNKS :

@@ -33,6 +33,7 @@ struct pair {
 	int pidfd, kick;	     /* the peer's; -1 for loopback */
 	pid_t pid;		     /* of the peer as seen here through the pidfd, 0: not visible, no cma */
 	_Atomic bool dead;
+	_Atomic bool no_pull;	     /* it cannot fetch what we send */
 	/* the rest is private to pair.c and rt.c */
 	struct pair_private *priv;
 };

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/soft/rt_private.h"
 #include "tests/lib/harness.h"
 #include "tests/unit/fake_grants.h"
 #include "tests/unit/soft_loop.h"
@@ -188,8 +189,8 @@ static void connect_two(struct mix *m, const char *engine, uint32_t slots, bool 
 	options.recv_cq = m->b_recv;
 	m->b = loop_qp(&m->loop, &options);
 	loop_connect(&m->loop, m->a, m->b, slots, &options);
-	if (strcmp(engine, "cma") == 0)
-		atomic_load(&m->a->wire)->pair->engines |= VSD__ENGINE_RIGHT__ENGINE_CMA;
+	for (unsigned side = 0; side < 2 && strcmp(engine, "cma") == 0; side++) /* what a sends b fetches */
+		rt.loop[side].engines = rt.loop[side].priv->granted |= VSD__ENGINE_RIGHT__ENGINE_CMA;
 	if (m->map)
 		atomic_load(&m->a->wire)->pair->engines |= VSD__ENGINE_RIGHT__ENGINE_MAP;
 }

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Long SENDs in one copy (datapath.md 4): the sender puts a descriptor into the lane that names its key, and the receiver,
+ * once it has a receive with room, fetches the bytes as the cma engine does. What it touches there it names in a hazard slot,
+ * and looks at the sender's entry and gate before and after each slice: a sender that takes its memory back, or whose QP fails,
+ * waits for one slice. What cannot be fetched, for whatever reason, is asked for again by the lane, from its beginning, and the
+ * sender's own tables say then what becomes of it. Both ends are honest about nothing: a descriptor costs its sender's memory,
+ * as far as that lends it, and an answer costs a message its second copy.
+ */
+#include <errno.h>
+#include <sys/uio.h>
+
+#include "client/soft/copy.h"
+#include "client/soft/page.h"
+#include "client/soft/qp_private.h"
+#include "client/soft/rt_private.h"
+
+#define PULL_MIN  (VSD_CHUNK + 1) /* shorter ones take the lane, and so do longer ones than */
+#define PULL_MAX  (4u << 20)
+#define PULL_SGES 32
+#define TAIL	  8u
+
+uint32_t pull_can(void)
+{
+	return engine_pulls() ? VSD_CAN_PULL : 0;
+}
+
+bool pull_is_forced(void)
+{
+	return engine_is_forced() && engine_pulls();
+}
+
+/* --- the sender ------------------------------------------------------------------------------------------------------- */
+
+static bool is_one_piece(const struct swqe *w)
+{
+	return (w->opcode == IBV_WR_SEND || w->opcode == IBV_WR_SEND_WITH_IMM) && w->n_sge == 1 && !w->internal &&
+	       !(w->flags & IBV_SEND_INLINE);
+}
+
+/*
+ * Of what no cache holds two processors stage more than one pulls, as long as they have nothing else to do. Two QPs of one
+ * process have one processor between them, often as not.
+ */
+static bool is_worth_it(const struct swqe *w, enum engine_pull how)
+{
+	if (how == PULL_NONE || pull_is_forced())
+		return how != PULL_NONE;
+	return w->length >= PULL_MIN && (how == PULL_COPY || w->length <= PULL_MAX);
+}
+
+bool pull_is_for(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+{
+	const struct pair *pair = wire->pair;
+
+	return is_one_piece(w) && !w->lane_only && qp->priv->plain && is_worth_it(w, engine_pull(pair, false)) &&
+	       !qp->priv->req.no_pull && !atomic_load_explicit(&pair->no_pull, memory_order_relaxed) &&
+	       pair->page->can & VSD_CAN_PULL && page_key_lend(w->sge->lkey, qp->v.qp.qp_num);
+}
+
+/* --- the receiver ------------------------------------------------------------------------------------------------------ */
+
+static void refuse(struct soft_qp *qp, enum vsd_stage stage)
+{
+	struct responder *resp = &qp->priv->resp;
+
+	resp->open = resp->pulling = false;
+	resp->stage = stage;
+	resp->stage_owed = true;
+	/* The receive stays taken, if there is one: it is for the same message. Nobody has to hear that there is one. */
+	resp->rnr = resp->hinted = true;
+}
+
+bool pull_begin(struct soft_qp *qp, struct wire *wire)
+{
+	if (engine_pull(wire->pair, true) == PULL_NONE)
+		refuse(qp, VSD_STAGE_PAIR);
+	else if (qp->srq && qp->srq->tags)
+		refuse(qp, VSD_STAGE_WIRE);
+	else
+		return true;
+	return false;
+}
+
+struct pieces {
+	struct iovec local[PULL_SGES + 1];
+	struct mr_ref refs[PULL_SGES];
+	unsigned n;
+};
+
+static void release(struct pieces *p)
+{
+	while (p->n)
+		mr_unref(&p->refs[--p->n]);
+}
+
+/* Where @n bytes go that begin at @off of the message. */
+static int find_local(struct soft_qp *qp, uint64_t off, uint32_t n, struct pieces *p)
+{
+	const struct soft_rwqe *recv = &qp->priv->resp.recv;
+	const struct soft_pd *pd = qp->srq ? qp->srq->pd : qp->pd;
+
+	for (uint32_t i = 0; i < recv->n_sge && n; i++) {
+		const struct ibv_sge *sge = &recv->sge[i];
+		void *ptr;
+
+		if (off >= sge->length) {
+			off -= sge->length;
+			continue;
+		}
+		uint32_t piece = sge->length - off < n ? sge->length - off : n;
+
+		if (p->n == PULL_SGES)
+			return -E2BIG;
+		int err = mr_ref_in(qp_td(qp), sge->lkey, pd, NULL, sge->addr + off, piece, IBV_ACCESS_LOCAL_WRITE, false,
+				    &p->refs[p->n], &ptr);
+
+		if (err < 0)
+			return err;
+		p->local[p->n] = (struct iovec){ ptr, piece };
+		if (p->refs[p->n++].mr->null)
+			return -EINVAL;
+		n -= piece;
+		off = 0;
+	}
+	return n ? -ERANGE : 0;
+}
+
+static int store(const struct mr_ref *ref, void *to, const void *from, size_t n)
+{
+	return mr_is_paged(ref) ? copy_to_paged(to, from, n) : copy_to_program(to, from, n);
+}
+
+/*
+ * The last 8 bytes, as the destination is aligned, are stored here, after the rest. They are fetched with it all the same: each
+ * piece of the peer's costs the kernel another walk through its pages.
+ */
+static int read_peer(struct pair *pair, struct pieces *p, uint64_t addr, uint32_t n, bool last)
+{
+	struct iovec remote = { (void *)(uintptr_t)addr, n }, *end = &p->local[p->n - 1];
+	uint8_t bytes[TAIL], *to = (uint8_t *)end->iov_base + end->iov_len;
+	size_t tail = last ? (uintptr_t)to & 7 : 0;
+	ssize_t moved;
+
+	if (last && !tail)
+		tail = TAIL;
+	if (tail > end->iov_len)
+		tail = end->iov_len;
+	end->iov_len -= tail;
+	p->local[p->n] = (struct iovec){ bytes, tail };
+	moved = process_vm_readv(pair->pid, p->local, p->n + 1, &remote, 1, 0);
+	if (moved < 0)
+		return -errno;
+	/* What another process has there, which has the pid by now, is thrown away: as of a READ (protocol.md 14). */
+	if (!pair_is_alive(pair))
+		return -ESRCH;
+	if (moved != (ssize_t)n)
+		return -EFAULT;
+	return tail ? store(&p->refs[p->n - 1], to - tail, bytes, tail) : 0;
+}
+
+/* Both ends are of this process. */
+static int copy_here(const struct pieces *p, uint64_t addr)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < p->n && !err; i++) {
+		const struct iovec *to = &p->local[i];
+
+		err = store(&p->refs[i], to->iov_base, (const void *)(uintptr_t)addr, to->iov_len);
+		addr += to->iov_len;
+	}
+	return err;
+}
+
+/* Inside a hazard that names the key and the QP that sends. */
+static int fetch(struct soft_qp *qp, const struct wire *wire, uint32_t n)
+{
+	const struct responder *resp = &qp->priv->resp;
+	const struct vsd_req *head = &resp->head;
+	uint64_t at = head->rw.raddr + resp->got, left = head->total - resp->got, addr, again;
+	struct pieces p;
+	int err = mr_peer_check(wire->pair->page, head->rw.rkey, at, left, 0, wire, &addr);
+
+	if (err < 0)
+		return err;
+	p.n = 0;
+	err = find_local(qp, resp->got, n, &p);
+	if (!err)
+		err = engine_pull(wire->pair, true) == PULL_COPY ? copy_here(&p, addr) :
+								   read_peer(wire->pair, &p, addr, n, n == left);
+	release(&p);
+	/* What was closed meanwhile belongs to a WR that is flushed, or to nobody. */
+	return err ? err : mr_peer_check(wire->pair->page, head->rw.rkey, at, left, 0, wire, &again);
+}
+
+static enum vsd_stage stage_for(int err)
+{
+	if (err == -EPERM || err == -ESRCH || err == -ENOSYS)
+		return VSD_STAGE_PAIR;
+	return err == -EFAULT || err == -E2BIG ? VSD_STAGE_WIRE : VSD_STAGE_MESSAGE;
+}
+
+int pull_run(struct soft_qp *qp, struct wire *wire)
+{
+	struct responder *resp = &qp->priv->resp;
+
+	do {
+		uint32_t left = resp->head.total - resp->got, n = left;
+		struct vsd_hazard *hazard = NULL;
+
+		if (left > resp->pull_left + (uint64_t)TAIL)
+			n = resp->pull_left;
+		if (resp->pull_left)
+			hazard = wire_hazard_enter(wire, resp->head.rw.rkey, NULL);
+		if (!hazard) {
+			qp_again(qp);
+			return 0;
+		}
+		int err = fetch(qp, wire, n);
+
+		wire_hazard_leave(wire, hazard);
+		if (err < 0) {
+			engine_cma_over(wire->pair, err);
+			refuse(qp, stage_for(err));
+			return 1;
+		}
+		resp->got += n;
+		resp->pull_left -= n < resp->pull_left ? n : resp->pull_left;
+	} while (resp->got < resp->head.total);
+	resp->pulling = false;
+	qp_count(qp, VSD_COUNT_PULLED, 1);
+	responder_finish(qp);
+	resp->dirty = true;
+	return 1;
+}
