@@ -123,7 +123,7 @@ static int find_local(struct soft_qp *qp, uint64_t off, uint32_t n, struct piece
 		n -= piece;
 		off = 0;
 	}
-	return n ? -ERANGE : 0;
+	return n || !p->n ? -ERANGE : 0;
 }
 
 static int store(const struct mr_ref *ref, void *to, const void *from, size_t n)
