@@ -36,10 +36,10 @@ static void futex(_Atomic uint32_t *word, int op, uint32_t value)
 	errno = saved;
 }
 
-/* `taken`, by who has it. */
-static void give_back(struct soft_mutex *mutex)
+/* `taken`, or `inside` of the owner's: who saw it set may sleep by it. */
+static void let_go(struct soft_mutex *mutex, _Atomic uint32_t *word)
 {
-	atomic_store_explicit(&mutex->taken, 0, TD_ORDER_RELEASE);
+	atomic_store_explicit(word, 0, TD_ORDER_RELEASE);
 	td_barrier_light();
 	if (atomic_load_explicit(&mutex->waiters, TD_ORDER))
 		soft_mutex_wake(mutex);
@@ -95,11 +95,14 @@ bool soft_mutex_try_shared(struct soft_mutex *mutex)
 
 	if (bias == self || (bias && !end_bias(mutex, bias)))
 		return false;
+	/* Who took it only to find the owner inside would let it go, and so wake others to do the same. */
+	if (atomic_load(&mutex->inside))
+		return false;
 	if (!atomic_compare_exchange_strong_explicit(&mutex->taken, &none, 1, memory_order_acquire, memory_order_relaxed))
 		return false;
 	/* Who made it its own had it taken: that is seen here. And the owner may be inside since before. */
 	if (atomic_load(&mutex->bias) || atomic_load(&mutex->inside)) {
-		give_back(mutex);
+		let_go(mutex, &mutex->taken);
 		return false;
 	}
 	if (is_streak(mutex, self)) {
@@ -107,9 +110,15 @@ bool soft_mutex_try_shared(struct soft_mutex *mutex)
 		atomic_store_explicit(&mutex->owner, self, memory_order_relaxed);
 		atomic_store(&mutex->inside, 1);
 		atomic_store(&mutex->bias, self);
-		give_back(mutex);
+		let_go(mutex, &mutex->taken);
 	}
 	return true;
+}
+
+bool soft_mutex_try_ended(struct soft_mutex *mutex)
+{
+	let_go(mutex, &mutex->inside);
+	return soft_mutex_try_shared(mutex);
 }
 
 /* What it waits for. */

@@ -73,8 +73,9 @@ static inline void soft_mutex_init(struct soft_mutex *mutex)
 	mutex->last = NULL;
 }
 
-/* Out of line: it is not this thread's own; it is taken; somebody waits. */
+/* Out of line: it is not this thread's own; it was until just now; it is taken; somebody waits. */
 bool soft_mutex_try_shared(struct soft_mutex *mutex);
+bool soft_mutex_try_ended(struct soft_mutex *mutex);
 void soft_mutex_wait(struct soft_mutex *mutex);
 void soft_mutex_wake(struct soft_mutex *mutex);
 
@@ -90,8 +91,7 @@ static inline bool soft_mutex_trylock(struct soft_mutex *mutex)
 	td_barrier_light();
 	if (__builtin_expect(atomic_load_explicit(&mutex->bias, TD_ORDER) == self, 1))
 		return true;
-	atomic_store_explicit(&mutex->inside, 0, TD_ORDER_RELEASE);
-	return soft_mutex_try_shared(mutex);
+	return soft_mutex_try_ended(mutex);
 }
 
 static inline void soft_mutex_lock(struct soft_mutex *mutex)

@@ -58,10 +58,10 @@ inline barrier_heavy(p)
 #endif
 }
 
-/* `taken`, let go. */
-inline give_back(p)
+/* A word, `taken` or that the owner is inside, let go. */
+inline let_go(p, word)
 {
-	STORE(p, TAKEN, 0);
+	STORE(p, word, 0);
 #ifdef FENCED			/* without membarrier */
 	FENCE(p);
 #endif
@@ -98,14 +98,22 @@ inline end_bias(p)
 
 inline take(p)
 {
-	atomic {
-		sb[p].n == 0;
-		got = mem[TAKEN] == 0;
-		if
-		:: got -> mem[TAKEN] = 1
-		:: else
-		fi
-	}
+	LOAD(p, INSIDE, v);
+#ifdef NO_INSIDE_LOOK
+	v = 0;
+#endif
+	if
+	:: v -> got = false
+	:: else ->
+		atomic {
+			sb[p].n == 0;
+			got = mem[TAKEN] == 0;
+			if
+			:: got -> mem[TAKEN] = 1
+			:: else
+			fi
+		}
+	fi;
 	if
 	:: got ->
 		LOAD(p, BIAS, b);
@@ -117,7 +125,7 @@ inline take(p)
 		v = 0;
 #endif
 		if
-		:: b != NONE || v -> got = false; give_back(p)
+		:: b != NONE || v -> got = false; let_go(p, TAKEN)
 		:: else
 		fi
 	:: else
@@ -130,7 +138,7 @@ inline make_own(p)
 	if
 	:: LOCKED(p, INSIDE, 1);
 		LOCKED(p, BIAS, OWN);
-		give_back(p)
+		let_go(p, TAKEN)
 	:: skip
 	fi
 }
@@ -168,7 +176,13 @@ inline trylock(p)
 			LOAD(p, BIAS, b);
 			if
 			:: b == OWN -> got = true
-			:: else -> STORE(p, INSIDE, 0); try_shared(p)
+			:: else ->
+#ifdef NO_TRY_WAKE
+				STORE(p, INSIDE, 0);
+#else
+				let_go(p, INSIDE);
+#endif
+				try_shared(p)
 			fi
 		:: else -> try_shared(p)
 		fi
@@ -250,21 +264,8 @@ inline unlock(p)
 {
 	LOAD(p, INSIDE, v);
 	if
-	:: p == 0 && v ->
-		STORE(p, INSIDE, 0);
-#ifdef FENCED
-		FENCE(p);
-#endif
-		LOAD(p, WAITERS, v);
-		if
-		:: v ->
-#ifndef NO_WAKE_BARRIER
-			FENCE(p);
-#endif
-			wake()
-		:: else
-		fi
-	:: else -> give_back(p)
+	:: p == 0 && v -> let_go(p, INSIDE)
+	:: else -> let_go(p, TAKEN)
 	fi;
 	v = 0
 }
@@ -276,20 +277,31 @@ proctype thread(byte p)
 
 	do
 	:: turn < TURNS ->
+#ifdef TRIES			/* who does not get it goes away, thread 2 always waits */
+		if
+		:: p < 2 -> trylock(p)
+		:: lock(p)
+		fi;
+#else
 		lock(p);
-		atomic {
-			inside++;
-			late = late || inside > 1;
-			assert(!late)
-		}
-		LOAD(p, DATA, v);
-		d_step { inside--; total++; v++ }
-		atomic {
-			late = late || v != total;
-			assert(!late)
-		}
-		STORE(p, DATA, v);
-		unlock(p);
+#endif
+		if
+		:: got ->
+			atomic {
+				inside++;
+				late = late || inside > 1;
+				assert(!late)
+			}
+			LOAD(p, DATA, v);
+			d_step { inside--; total++; v++ }
+			atomic {
+				late = late || v != total;
+				assert(!late)
+			}
+			STORE(p, DATA, v);
+			unlock(p)
+		:: else
+		fi;
 		turn++
 	:: else -> break
 	od
@@ -300,6 +312,9 @@ init
 	byte p;
 
 	atomic {
+#ifdef OWNED			/* it is thread 0's own already */
+		mem[BIAS] = OWN;
+#endif
 		do
 		:: p < N -> run thread(p); run cpu(p); p++
 		:: else -> break

@@ -2,8 +2,14 @@
 /*
  * The data path's mutex: one at a time, nobody sleeps for ever, with membarrier and without.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/futex.h>
 
 #include "client/soft/mutex.h"
 #include "client/soft/td.h"
@@ -213,6 +219,41 @@ START_TEST(who_waits_for_the_owner_is_woken)
 }
 END_TEST
 
+static _Atomic unsigned wakes;
+
+/* In the C library's place, for all of this program: it counts who is woken. */
+long syscall(long number, ...)
+{
+	long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+	long arg[6];
+	va_list list;
+
+	va_start(list, number);
+	for (unsigned i = 0; i < 6; i++)
+		arg[i] = va_arg(list, long);
+	va_end(list);
+	if (number == SYS_futex && (int)arg[1] == FUTEX_WAKE_PRIVATE)
+		atomic_fetch_add(&wakes, 1);
+	return real(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+}
+
+/* Of two that wait for the owner, each would wake the other one to look, for as long as the owner is inside. */
+START_TEST(who_finds_the_owner_inside_wakes_nobody)
+{
+	td_init();
+	make_own();
+	soft_mutex_lock(&mutex);
+	atomic_fetch_add(&mutex.waiters, 1); /* somebody sleeps */
+	for (unsigned i = 0; i < 2; i++) {   /* the first time it ends that it is its own */
+		ck_assert(!another_gets_it());
+		ck_assert_uint_eq(atomic_load(&wakes), 0);
+	}
+	soft_mutex_unlock(&mutex);
+	ck_assert_uint_gt(atomic_load(&wakes), 0);
+	atomic_fetch_sub(&mutex.waiters, 1);
+}
+END_TEST
+
 static _Atomic bool over;
 
 static void *take_now_and_then(void *arg)
@@ -261,6 +302,7 @@ int main(void)
 	tcase_add_test(t, it_has_one_owner);
 	tcase_add_loop_test(t, where_barriers_are_dear_it_stays_all_threads_, 0, 2);
 	tcase_add_loop_test(t, who_waits_for_the_owner_is_woken, 0, 20);
+	tcase_add_test(t, who_finds_the_owner_inside_wakes_nobody);
 	tcase_add_test(t, one_at_a_time_while_it_changes);
 	return harness_run(suite);
 }
