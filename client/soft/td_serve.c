@@ -34,6 +34,18 @@ static bool hot_pending(const struct soft_td *td)
 	return false;
 }
 
+static bool hot_owes(const struct soft_td *td)
+{
+	bool owes = false;
+
+	for (unsigned place = 0; place < HOT_MAX; place++) {
+		struct wire *wire = hot_at(&td->hot, place);
+
+		owes |= wire && wire_owes_look(wire);
+	}
+	return owes;
+}
+
 static bool cold_pending(const struct soft_td *td)
 {
 	for (unsigned i = 0; i < td->n_words; i++) {
@@ -100,8 +112,8 @@ static bool has_outlived(struct soft_td *td)
 		old |= bits & word->then;
 		word->then = bits;
 	}
-	return old || (idle && (handed_in(td) || is_due(td) ||
-				atomic_load_explicit(&td->watched, memory_order_relaxed)));
+	return old || (idle && (handed_in(td) || is_due(td) || hot_owes(td) ||
+				       atomic_load_explicit(&td->watched, memory_order_relaxed)));
 }
 
 static bool wants_parking(struct soft_td *td, enum td_look look)

@@ -13,6 +13,7 @@
 #include "client/soft/qp.h"
 #include "client/soft/lane.h"
 #include "client/soft/rt_private.h"
+#include "client/soft/td.h"
 #include "tests/lib/harness.h"
 
 static struct {
@@ -613,6 +614,40 @@ START_TEST(who_fell_asleep_meanwhile_is_kicked_later)
 }
 END_TEST
 
+/* Of a domain its owner looks with its next call. Should none come, the second tick that finds it so does. */
+START_TEST(a_domain_left_by_its_owner_looks_with_the_tick)
+{
+	struct soft_td *td = td_new();
+
+	make_ends(false, 16, 16);
+	ck_assert(rt_enter());
+	td_park_wait(td);
+	ck_assert(td_wire_room(td, two.end[0]));
+	td_wire_add(td, two.end[0]);
+	td_wire_heat(td, two.end[0]);
+	rt_leave(true);
+	td_enter(td);
+	wire_look(two.end[0]);
+	ck_assert(!wire_pending(two.end[0])); /* nothing else brings anybody there */
+	wire_notify(two.end[0]);
+	peer_page[1]->state = 4; /* active */
+	atomic_store(&rt.polling, true);
+	wire_notify_soon(two.end[0]);
+	td_leave(td);
+	ck_assert(wire_owes_look(two.end[0]));
+	peer_page[1]->state = 3 << 1 | 1;
+	progress_tick();
+	progress_tick();
+	ck_assert_int_eq(kicks(1), 1);
+	ck_assert(!wire_owes_look(two.end[0]));
+	ck_assert(rt_enter());
+	td_park_wait(td);
+	td_wire_remove(two.end[0]);
+	rt_leave(true);
+	td_free(td);
+}
+END_TEST
+
 START_TEST(who_sleeps_when_it_is_acknowledged_is_kicked_at_once)
 {
 	make_ends(false, 16, 16);
@@ -851,6 +886,7 @@ int main(void)
 	t = tcase(suite, "notice");
 	tcase_add_test(t, a_sleeper_is_kicked_once_per_epoch);
 	tcase_add_loop_test(t, who_fell_asleep_meanwhile_is_kicked_later, 0, sizeof(looks) / sizeof(looks[0]));
+	tcase_add_test(t, a_domain_left_by_its_owner_looks_with_the_tick);
 	tcase_add_test(t, who_sleeps_when_it_is_acknowledged_is_kicked_at_once);
 	tcase_add_test(t, notice_sets_the_ready_bit_and_its_summary);
 	tcase_add_test(t, space_is_told_to_who_wants_it_only);
