@@ -519,6 +519,37 @@ START_TEST(an_answer_that_lies)
 }
 END_TEST
 
+/* Nor is what stands in the queue where something stood that was. */
+START_TEST(an_answer_that_lies_of_a_place_used_before)
+{
+	struct ibv_sge sge = { (uintptr_t)from, 8, from_mr->key };
+	struct ibv_send_wr *bad, wrs[] = {
+		{ .wr_id = 100, .next = &wrs[1], .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND },
+		{ .wr_id = 101, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ,
+			.wr.rdma = { .remote_addr = (uintptr_t)to, .rkey = to_mr->key } },
+	};
+	uint32_t depth;
+
+	pair_connect(SLOTS);
+	depth = a->priv->req.mask + 1;
+	for (uint32_t i = 0; i < depth; i++) {
+		loop_recv(b, 20, to_mr, to, SIZE);
+		send(i, ONE);
+		expect_both(i, 20);
+	}
+	ck_assert_uint_eq(pulled(), depth);
+	soft_lock(&b->rq_lock);
+	ck_assert_int_eq(soft_post_send(&a->v.qp, wrs, &bad), 0);
+	wire_resp_put(atomic_load(&b->wire),
+		&(struct vsd_resp){ .op = VSD_RESP_STAGE, .msn = depth + (uint32_t)_i }, -1);
+	wire_notify(atomic_load(&b->wire));
+	loop_expect(send_cq, 100, IBV_WC_WR_FLUSH_ERR);
+	loop_expect(send_cq, 101, IBV_WC_WR_FLUSH_ERR);
+	soft_unlock(&b->rq_lock);
+	loop_event(&loop, IBV_EVENT_QP_FATAL);
+}
+END_TEST
+
 #define N(table) (sizeof(table) / sizeof((table)[0]))
 
 /* What needs no hold on a lock of a QP's. */
@@ -550,6 +581,7 @@ static void add_both(TCase *t)
 	tcase_add_loop_test(t, a_descriptor_that_cannot_be, 0, N(nonsense));
 	tcase_add_test(t, nothing_to_fetch);
 	tcase_add_test(t, an_answer_that_lies);
+	tcase_add_loop_test(t, an_answer_that_lies_of_a_place_used_before, 0, 2);
 }
 
 int main(void)
