@@ -424,6 +424,9 @@ void wire_notify_soon(struct wire *wire)
 		return;
 	}
 	atomic_store_explicit(&wire->acks, atomic_load_explicit(&wire->acks, memory_order_relaxed) + 1, memory_order_release);
+	/* Another thread may have armed meanwhile, and found nothing owed. */
+	if (__builtin_expect(!atomic_load_explicit(&rt.polling, memory_order_relaxed), 0))
+		wire_notify(wire);
 }
 
 void wire_notify_space(struct wire *wire)
