@@ -51,7 +51,7 @@ static void make(struct churn *c)
 	c->recv_cq = c->options.recv_cq = loop_cq(&loop, 128);
 	c->a = loop_qp(&loop, &c->options);
 	c->b = loop_qp(&loop, &c->options);
-	c->from_mr = loop_mr(&loop, c->from, SIZE, LOOP_ACCESS);
+	c->from_mr = loop_mr(&loop, c->from, 2 * SIZE, LOOP_ACCESS);
 	c->to_mr = loop_mr(&loop, c->to, SIZE, LOOP_ACCESS);
 	loop_connect(&loop, c->a, c->b, slots[pick(c, 3)], &c->options);
 	pthread_mutex_unlock(&making);
@@ -76,10 +76,13 @@ static void work(struct churn *c)
 	for (unsigned i = 0; i < WRS; i++) {
 		enum ibv_wr_opcode opcode = opcodes[pick(c, 4)];
 		uint32_t length = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : pick(c, SIZE);
+		bool comes_back = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_RDMA_READ;
+		/* A SEND is read from until it is completed. */
+		uint8_t *from = comes_back ? c->from + SIZE : c->from;
 
 		if (pick(c, 4))
 			loop_recv(c->b, 1000, c->to_mr, c->to, SIZE);
-		ck_assert_int_eq(loop_send(c->a, c->posted, opcode, c->from_mr, c->from, length, c->to_mr,
+		ck_assert_int_eq(loop_send(c->a, c->posted, opcode, c->from_mr, from, length, c->to_mr,
 			c->to), 0);
 		c->posted++;
 		if (pick(c, 2))
@@ -146,7 +149,7 @@ START_TEST(objects_come_and_go_under_traffic)
 	loop_start(&loop);
 	for (unsigned i = 0; i < THREADS; i++) {
 		threads[i].seed = i + 1;
-		threads[i].from = calloc(1, SIZE);
+		threads[i].from = calloc(2, SIZE);
 		threads[i].to = calloc(1, SIZE);
 		ck_assert_int_eq(pthread_create(&threads[i].thread, NULL, churn, &threads[i]), 0);
 	}

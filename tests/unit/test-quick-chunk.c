@@ -190,6 +190,16 @@ static void post_and_look(bool quick, struct left *left)
 	rt_leave(inside);
 }
 
+/* A turn gives chunks back behind the completion: under the lock that it has. */
+static unsigned held_of(struct soft_qp *qp)
+{
+	struct soft_td *td = soft_enter(&qp->sq_lock);
+	unsigned held = wire_of(qp)->req_out.held;
+
+	soft_leave(&qp->sq_lock, td);
+	return held;
+}
+
 static void completed(enum ibv_wr_opcode opcode, uint32_t length)
 {
 	struct ibv_wc wc = loop_wait(b_recv);
@@ -200,7 +210,7 @@ static void completed(enum ibv_wr_opcode opcode, uint32_t length)
 	ck_assert_mem_eq(memory + (64u << 10) + 5, memory + 3, length);
 	memset(memory + (64u << 10), 0, VSD_CHUNK + 64);
 	loop_expect(a_send, 7, IBV_WC_SUCCESS);
-	ck_assert_uint_eq(wire_of(a)->req_out.held, 0);
+	ck_assert_uint_eq(held_of(a), 0);
 	ck_assert_uint_eq(chunks_free(a), ALL);
 }
 
@@ -565,7 +575,7 @@ START_TEST(who_posts_takes_its_own_chunks_back)
 	ck_assert(!posted(a));
 	ck_assert(turn(b, &did));
 	ck_assert(posted(a));
-	ck_assert_uint_eq(wire_of(a)->req_out.held, 1);
+	ck_assert_uint_eq(held_of(a), 1);
 	ck_assert_uint_eq(chunks_free(a), 0);
 	atomic_store(&pool(a)->free, ~(1ull << 9));
 	rt_leave(inside);
@@ -618,14 +628,14 @@ START_TEST(who_waits_is_woken_by_another)
 		atomic_store(&theirs->req_taken, wire_of(a)->req_out.taken);
 		ck_assert(turn(a, &did));
 		ck_assert(did);
-		ck_assert_uint_eq(wire_of(a)->req_out.held, 1);
+		ck_assert_uint_eq(held_of(a), 1);
 		ck_assert(!atomic_load(&c->run_queued));
 		atomic_store(&theirs->req_taken, taken);
 		ck_assert(wire_space_pending(wire_of(a)));
 	}
 	ck_assert(turn(a, &did));
 	ck_assert(did != _i);
-	ck_assert_uint_eq(wire_of(a)->req_out.held, 0);
+	ck_assert_uint_eq(held_of(a), 0);
 	ck_assert(atomic_load(&c->run_queued));
 	rt_leave(inside);
 	all_arrive(2);
@@ -672,7 +682,7 @@ START_TEST(chunks_in_flight_come_back)
 	inside = rt_enter();
 	for (unsigned i = 0; i < 3; i++)
 		send_to(c, 10 + i, 4096);
-	ck_assert_uint_eq(wire_of(c)->req_out.held, 3);
+	ck_assert_uint_eq(held_of(c), 3);
 	ck_assert_int_eq(__builtin_popcountll(chunks_free(a)), VSD_POOL_CHUNKS - 3);
 	rt_leave(inside);
 	switch (_i) {
