@@ -61,8 +61,7 @@ static void retire(struct hot_set *set, unsigned place)
 	struct wire *wire = hot_at(set, place);
 	struct soft_td *td = atomic_load_explicit(&wire->td, memory_order_relaxed);
 
-	if (wire_owes_look(wire))
-		wire_notify(wire);
+	wire_look_owed(wire);
 	place_clear(set, place);
 	if (td) {
 		td_wire_cool(td, wire);
@@ -132,8 +131,7 @@ bool hot_serve(struct hot_set *set)
 
 		if (!wire)
 			continue;
-		if (wire_owes_look(wire))
-			wire_notify(wire);
+		wire_look_owed(wire);
 		if (wire_pending(wire) && wire_serve(wire)) {
 			wire->idle = 0;
 			did = true;
@@ -153,8 +151,7 @@ bool hot_quick(struct hot_set *set)
 
 		if (!wire)
 			continue;
-		if (wire_owes_look(wire))
-			wire_notify(wire);
+		wire_look_owed(wire);
 		if (wire_pending(wire) && wire_serve(wire)) {
 			wire->idle = 0;
 			did = true;

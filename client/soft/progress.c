@@ -598,8 +598,7 @@ bool wire_outlived(struct wire *wire)
 /* True: there is old work. */
 static bool tick_at(struct wire *wire)
 {
-	if (wire_owes_look(wire))
-		wire_notify(wire);
+	wire_look_owed(wire);
 	return wire_outlived(wire);
 }
 

@@ -191,6 +191,12 @@ static inline bool wire_owes_look(const struct wire *wire)
 	       atomic_load_explicit(&wire->looked, memory_order_relaxed);
 }
 
+static inline void wire_look_owed(struct wire *wire)
+{
+	if (wire_owes_look(wire))
+		wire_notify(wire);
+}
+
 /* Like wire_notify(), only if the peer said that it waits for space (lane or pool). */
 void wire_notify_space(struct wire *wire);
 /* Kicks the peer's progress thread whether asleep or not: a descriptor stayed untaken for 50 µs. */
