@@ -75,12 +75,11 @@ static void *lock_once(void *arg)
 	return arg;
 }
 
-/* Both have given up spinning: each is woken by the one before it. */
-START_TEST(who_sleeps_is_woken)
+/* Both have given up spinning while it is held: each is woken by the one before it. */
+static void two_wait_and_are_woken(void)
 {
 	pthread_t threads[2];
 
-	td_init();
 	soft_mutex_lock(&mutex);
 	for (unsigned i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, lock_once, NULL), 0);
@@ -92,6 +91,12 @@ START_TEST(who_sleeps_is_woken)
 	for (unsigned i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
 	ck_assert_uint_eq(count, 2);
+}
+
+START_TEST(who_sleeps_is_woken)
+{
+	td_init();
+	two_wait_and_are_woken();
 }
 END_TEST
 
@@ -202,20 +207,9 @@ END_TEST
 /* Two give up spinning while the owner is inside by a store. */
 START_TEST(who_waits_for_the_owner_is_woken)
 {
-	pthread_t threads[2];
-
 	td_init();
 	make_own();
-	soft_mutex_lock(&mutex);
-	for (unsigned i = 0; i < 2; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, lock_once, NULL), 0);
-	while (atomic_load(&mutex.waiters) < 2)
-		sched_yield();
-	ck_assert_uint_eq(count, 0);
-	soft_mutex_unlock(&mutex);
-	for (unsigned i = 0; i < 2; i++)
-		pthread_join(threads[i], NULL);
-	ck_assert_uint_eq(count, 2);
+	two_wait_and_are_woken();
 }
 END_TEST
 
