@@ -67,6 +67,16 @@ results_make_check()
 	done
 }
 
+# results_reason LINE LOG: what a script said below that line, as one line: the end of a long log may be all that anyone sees.
+results_reason()
+{
+	awk -v line="$1" '
+		$0 == line { found = 1; next }
+		found && !/^#/ { exit }
+		found { sub(/^# */, ""); gsub(/[\t ]+/, " "); reason = reason (reason == "" || $0 == "" ? "" : "; ") $0 }
+		END { print substr(reason, 1, 600) }' "$2"
+}
+
 # results_tap TIER TEST LOG STATUS: what a script printed as TAP, and how it ended.
 results_tap()
 {
@@ -80,7 +90,7 @@ results_tap()
 				result SKIP "$tier" "$test: $name" "${BASH_REMATCH[2]}"
 			elif [[ $line == not* ]]; then
 				failed=1
-				result FAIL "$tier" "$test: $name"
+				result FAIL "$tier" "$test: $name" "$(results_reason "$line" "$log")"
 			else
 				result PASS "$tier" "$test: $name"
 			fi ;;

@@ -375,6 +375,9 @@ void loop_connect(struct loop *loop, struct soft_qp *a, struct soft_qp *b, uint3
 	loop_wire(loop, a, b, slots);
 	loop_rts(a, options);
 	loop_rts(b, options);
+	if (!rt_inside())
+		while (atomic_load(&a->run_queued) || atomic_load(&b->run_queued))
+			sched_yield(); /* the turn that the new state is due: a test that counts turns begins without one */
 }
 
 uint64_t loop_counter(enum vsd_counter counter)
