@@ -12,6 +12,8 @@
  *	floor mutex           an uncontended mutex, taken and given back, where the process has a second thread
  *	floor eventfd         a wake-up on the other processor and back, half the time
  *	floor cycle           a cycle of the counter that perftest counts in
+ *	floor state           what the host gives at this moment: flag as above, then the work of each of the two processors
+ *	                      while both are busy, which takes longer where a core is shared
  */
 #include <pthread.h>
 #include <signal.h>
@@ -420,6 +422,56 @@ static int cycle(size_t size)
 	return 0;
 }
 
+/* --- the host ------------------------------------------------------------------------------------------------------ */
+
+enum { WORK_STEPS = 4000, WORK_BATCHES = 101 };
+
+/* Nanoseconds of a step of six chains of three short instructions each: more at a time than a core of today can do. */
+static double work(void)
+{
+	uint64_t a = 1, b = 2, c = 3, d = 4, e = 5, f = 6;
+
+	for (int batch = 0; batch < WORK_BATCHES; batch++) {
+		uint64_t start = now();
+
+		for (uint64_t i = 0; i < WORK_STEPS; i++) {
+			a = ((a + i) << 7 | (a + i) >> 57) ^ i;
+			b = ((b + i) << 7 | (b + i) >> 57) ^ i;
+			c = ((c + i) << 7 | (c + i) >> 57) ^ i;
+			d = ((d + i) << 7 | (d + i) >> 57) ^ i;
+			e = ((e + i) << 7 | (e + i) >> 57) ^ i;
+			f = ((f + i) << 7 | (f + i) >> 57) ^ i;
+			__asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f));
+		}
+		samples[batch] = (double)(now() - start) / WORK_STEPS;
+	}
+	qsort(samples, WORK_BATCHES, sizeof(samples[0]), order);
+	return samples[WORK_BATCHES / 2];
+}
+
+static void work_beside(void *arg)
+{
+	double *of = arg;
+
+	for (;;)
+		*of = work();
+}
+
+static int state(size_t size)
+{
+	double *beside_us = shared(sizeof(*beside_us)), here;
+	pid_t child;
+
+	flag(size);
+	child = beside(work_beside, beside_us);
+	do
+		here = work();
+	while (!*(volatile double *)beside_us);
+	printf("work 0\t%.3f\tns\nwork 1\t%.3f\tns\n", here, *(volatile double *)beside_us);
+	end(child);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -429,7 +481,7 @@ int main(int argc, char **argv)
 	} pieces[] = {
 		{ "flag", flag, false }, { "ring", ring, false }, { "memcpy", hot, true }, { "vm_write", vm_write, true },
 		{ "vm_read", vm_read, true }, { "fences", fences, false }, { "add", add, false }, { "mutex", mutex, false },
-		{ "eventfd", wake, false }, { "cycle", cycle, false },
+		{ "eventfd", wake, false }, { "cycle", cycle, false }, { "state", state, false },
 	};
 
 	for (size_t i = 0; argc > 1 && i < sizeof(pieces) / sizeof(pieces[0]); i++) {
@@ -438,6 +490,6 @@ int main(int argc, char **argv)
 		pin(0);
 		return pieces[i].run(argc > 2 ? strtoull(argv[2], NULL, 10) : 0);
 	}
-	fprintf(stderr, "usage: floor flag|ring|fences|add|mutex|eventfd|cycle, floor memcpy|vm_write|vm_read SIZE\n");
+	fprintf(stderr, "usage: floor flag|ring|fences|add|mutex|eventfd|cycle|state, floor memcpy|vm_write|vm_read SIZE\n");
 	return 2;
 }

@@ -25,6 +25,15 @@ def define(name, function):
     return name
 
 
+ONE_SIDE = re.compile(r"limit: (?!ring|eventfd)|ib_(read|atomic)_|ib_write_bw|own program: (read|atomic)|UCX \w*put_bw|"
+                      r"registration|control|create|resident")
+
+
+def sides(name):
+    """How many processors work while that is measured."""
+    return 1 if ONE_SIDE.match(name) else 2
+
+
 def human(size):
     return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB" if size >= KIB else f"{size} B"
 
@@ -69,7 +78,7 @@ def bandwidth(program, size, heap=False):
 
 def words(what, *options):
     return define(f"own program: {' '.join((what, *options))}, ns",
-                  lambda d: piece([tool("words"), what, *options], d.env()))
+                  lambda d: piece([tool("words"), what, *options, "--seconds", "0.1"], d.env()))
 
 
 # --- limits --------------------------------------------------------------------------------------------------------------
@@ -160,8 +169,9 @@ FABRIC, OPENMPI = "libfabric shm tagged", "Open MPI ob1/vader"
 
 
 def to_and_fro(daemon, *options):
-    """Nanoseconds of a message, mean of both sides."""
-    out = run([tool("domain"), *options, "60"], daemon.env())
+    """Nanoseconds of a message, mean of both sides, where the locks that a domain saves are the C library's."""
+    env = dict(daemon.env(), LD_PRELOAD=tool(".libs/libverbsd-posix-mutexes.so"))
+    out = run([tool("domain"), *options, "60"], env)
     found = re.findall(r"\t([\d.]+) ns$", out, re.MULTILINE)
     if not found:
         raise Unavailable("domain printed no figure")
@@ -227,12 +237,13 @@ def serve(daemon, stop):
     many.stdout.close()
 
 
-# Of a message to and fro, in one process: posts of the send and of the receive, both locks of the turns that take the message
-# and the acknowledgement, two completions put and taken, and the progress lock of the two polls that find something. (Polls
-# that find nothing lock as well, but nothing waits for them.)
+# Of a message to and fro, in one process, where the library has the C library's mutexes (its own cost little when nobody else
+# wants them): posts of the send and of the receive, both locks of the turns that take the message and the acknowledgement, two
+# completions put and taken, and the progress lock of the two polls that find something. (Polls that find nothing lock as well,
+# but nothing waits for them.)
 LOCKS = 12
-PLAIN = define("8 B to and fro, ns", lambda d: to_and_fro(d))
-DOMAIN = define("8 B to and fro, thread domain, ns", lambda d: to_and_fro(d, "--domain"))
+PLAIN = define("8 B to and fro, POSIX mutexes, ns", lambda d: to_and_fro(d))
+DOMAIN = define("8 B to and fro, POSIX mutexes, thread domain, ns", lambda d: to_and_fro(d, "--domain"))
 REGISTER = define("registration and deregistration of 4 KiB, us", registration)
 CONTROL = define("control round trip, one processor, us", control)
 CONNECT = define("create to RTS, both sides, one processor, us", connect)

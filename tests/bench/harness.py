@@ -211,12 +211,50 @@ class Watch:
         return 100 * others / wall if wall > 0 else 0.0
 
 
-class Samples:
-    """Of a row, by name: a value for each round, None where there was none, with the share that others had meanwhile."""
+class Host:
+    """
+    What the host gives from moment to moment: the price of a line between the processors, and the speed of each, which
+    falls to a half while a neighbour has the other half of its core. It knows all states that it has seen.
+    """
 
-    def __init__(self, daemon, calm, tries, patience):
-        self.daemon, self.calm, self.tries, self.patience = daemon, calm, tries, patience
+    SEEN = 400
+    WORK = {1: (1,), 2: (1, 2)} # of those that take part: the columns of a state
+
+    def __init__(self):
+        self.seen = []
+        for _ in range(60):
+            self.look()
+
+    def look(self):
+        """The state now, in about 20 ms: price of a line, then ns of the same work on both processors."""
+        got = values(run([tool("floor"), "state"]))
+        self.seen = [*self.seen[-self.SEEN:], (got["flag"], got["work 0"], got["work 1"])]
+        return self.seen[-1]
+
+    def usual(self):
+        return statistics.median(line for line, *_ in self.seen)
+
+    def rank(self, state, sides, line):
+        """The share of moments that were better for so many processors; 1 if lines have another price than `line`."""
+        if sides == 2 and os.cpu_count() > 1 and not 0.8 <= state[0] / line <= 1.25:
+            return 1.0
+        work = sum(state[i] for i in self.WORK[sides])
+        return sum(sum(s[i] for i in self.WORK[sides]) < 0.95 * work for s in self.seen) / len(self.seen)
+
+
+class Samples:
+    """Of a row, by name: a value for each round, None where there was none, and how much it was disturbed."""
+
+    GOOD, FAIR = 0.25, 0.5 # ranks of moments in which a sample is begun, and of those that may be around it
+
+    def __init__(self, daemon, host, calm, tries, patience):
+        self.daemon, self.host, self.calm, self.tries, self.patience = daemon, host, calm, tries, patience
         self.got, self.missing = {}, {}
+        self.line = None
+
+    def begin(self):
+        """A new round: the samples of one are taken while lines have one price."""
+        self.line = None
 
     def wait_for_calm(self):
         watch = Watch(self.daemon)
@@ -226,44 +264,61 @@ class Samples:
             if watch.percent() <= self.calm:
                 return
 
-    def take(self, name, measure):
-        """One sample: the first that was not disturbed, else the least disturbed one of `tries`."""
+    def wait_for_host(self, sides):
+        """A moment among the better ones, or the last one before patience ends: its rank."""
+        end = time.monotonic() + self.patience
+        while True:
+            rank = self.host.rank(self.host.look(), sides, self.line or self.host.usual())
+            if rank <= self.GOOD or time.monotonic() >= end:
+                return rank
+
+    def take(self, name, measure, sides):
+        """
+        One sample: the first that nobody disturbed, else the least disturbed one of `tries`. Others on this machine disturb,
+        and neighbours on the host: what is compared shall have been measured in moments of one kind.
+        """
         best = None
         for _ in range(self.tries):
-            self.wait_for_calm()
+            rank = self.wait_for_host(sides)
+            line = self.line or (self.host.seen[-1][0] if sides == 2 else None)
             watch = Watch(self.daemon)
             try:
                 value = measure()
             except Unavailable as e:
                 self.missing[name] = str(e)
-                self.got.setdefault(name, []).append((None, 0.0))
+                self.got.setdefault(name, []).append((None, 0.0, 0.0))
                 return
             others = watch.percent()
-            if best is None or others < best[1]:
-                best = (value, others)
-            if others <= self.calm:
+            rank = max(rank, self.host.rank(self.host.look(), sides, line))
+            if best is None or (others > self.calm, rank, others) < (best[1] > self.calm, best[2], best[1]):
+                best, of_best = (value, others, rank), line
+            if others <= self.calm and rank <= self.FAIR:
                 break
+            if others > self.calm:
+                self.wait_for_calm()
+        self.line = of_best
         self.missing.pop(name, None)
         self.got.setdefault(name, []).append(best)
 
     def rounds(self):
         """
-        The rounds that count, as values by name, and the most that others had in one of them: undisturbed ones where there are
-        three, or where there are no others.
+        The rounds that count, as values by name, and the most that others had in one of them: those that nobody disturbed, or,
+        where these are fewer than three, the three least disturbed ones.
         """
-        every = [({name: v for name, (v, _) in zip(self.got, taken)}, max(others for _, others in taken))
-                 for taken in zip(*self.got.values())]
-        good = [r for r in every if r[1] <= max(10, self.calm)]
-        counted = good if good and len(good) >= min(3, len(every)) else every
-        return [values for values, _ in counted], max((others for _, others in counted), default=0)
+        every = [({name: sample[0] for name, sample in zip(self.got, taken)}, max(others for _, others, _ in taken),
+                  max(rank for *_, rank in taken)) for taken in zip(*self.got.values())]
+        every.sort(key=lambda r: (r[1] > max(10, self.calm), r[2]))
+        good = sum(others <= max(10, self.calm) and rank <= self.FAIR for _, others, rank in every)
+        counted = every[:max(good, 3)]
+        return [values for values, *_ in counted], max((others for _, others, _ in counted), default=0)
 
     def lines(self):
         """Name, median and range of all rounds, and each value."""
         for name, taken in self.got.items():
-            got = [v for v, _ in taken if v is not None]
+            got = [v for v, *_ in taken if v is not None]
             if got:
                 yield (name, statistics.median(got), min(got), max(got), len(got),
-                       " ".join("-" if v is None else f"{v:.6g}({others:.0f}%)" for v, others in taken))
+                       " ".join("-" if v is None else f"{v:.6g}({others:.0f}%,{rank:.2f})" for v, others, rank in taken))
 
 
 def scratch():
