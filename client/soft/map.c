@@ -29,7 +29,8 @@ enum grant_state {
 };
 
 struct map_grant {
-	uint64_t gen; /* of the entry, when it was asked for */
+	uint64_t number; /* of all grants of this process, from 1 on: no two have the same */
+	uint64_t gen;	 /* of the entry, when it was asked for */
 	uint32_t key;
 	uint32_t wires; /* that the pair had had by then: a refusal may have been for want of one */
 	enum grant_state state;
@@ -60,6 +61,7 @@ struct map_table {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct map_grant *dropped;
 static unsigned asked;
+static _Atomic uint64_t numbers; /* of grants: the last one */
 static _Atomic unsigned grants; /* live or dropped */
 
 void map_in_child(void)
@@ -206,28 +208,19 @@ static bool all_present(const struct map_grant *grant, uint64_t chunk, uint64_t 
 	return chunk == end;
 }
 
-/* The generations stand for all that was checked of entry and gate; the grant may be another one since. */
-bool map_again(const struct wire *wire, uint64_t addr, uint64_t n, unsigned access, struct map_window *window)
+/* All of the chunks of [addr, addr+n), as far as the key goes. */
+static bool window_open(const struct wire_view *view, const struct map_grant *grant, uint64_t addr, uint64_t n,
+			struct map_window *window)
 {
-	const struct wire_view *view = &wire->view;
-	const struct vsd_page *page = wire->pair->page;
-	const struct vsd_gate *gate = &page->gates[wire->peer_qpn % VSD_PAGE_GATES];
-	const struct map_grant *grant = atomic_load_explicit(view->place, memory_order_acquire);
-	uint64_t off, from = addr - view->iova, low, high;
+	uint64_t off = addr - grant->base, from = addr - view->iova, low, high;
 
-	if (atomic_load_explicit(&page->keys[slot_of(view->key)].gen, memory_order_acquire) != view->entry ||
-	    atomic_load_explicit(&gate->gen, memory_order_acquire) != view->gate || access & ~view->access || !grant ||
-	    grant->gen != view->entry || grant->key != view->key || grant->state != GRANT_GIVEN)
-		return false;
-	off = addr - grant->base;
-	if (!n || from > view->length || n > view->length - from || grant->iova != view->iova || off > grant->size ||
-	    n > grant->size - off || (access != IBV_ACCESS_REMOTE_READ && !grant->writable))
+	if (from > view->length || n > view->length - from || grant->iova != view->iova || off > grant->size ||
+	    n > grant->size - off)
 		return false;
 	low = off / CHUNK;
 	high = (off + n - 1) / CHUNK + 1;
 	if (!all_present(grant, low, high))
 		return false;
-	/* All of the chunks, as far as the key goes. */
 	low = smaller(off - low * CHUNK, from);
 	high = smaller(smaller(high * CHUNK, grant->size) - off, view->length - from);
 	window->from = addr - low;
@@ -235,6 +228,34 @@ bool map_again(const struct wire *wire, uint64_t addr, uint64_t n, unsigned acce
 	window->access = grant->writable ? view->access : view->access & IBV_ACCESS_REMOTE_READ;
 	window->at = grant->region->addr + off - low;
 	return true;
+}
+
+/*
+ * The generations stand for all that was checked of entry and gate; the grant may be another one since. Of one and the same
+ * grant nothing changes, and what was present once stays so: a window of it is good for as long as it is there.
+ */
+void *map_again(struct wire *wire, uint64_t addr, uint64_t n, unsigned access)
+{
+	struct wire_view *view = &wire->view;
+	const struct vsd_page *page = wire->pair->page;
+	const struct vsd_gate *gate = &page->gates[wire->peer_qpn % VSD_PAGE_GATES];
+	const struct map_grant *grant = atomic_load_explicit(view->place, memory_order_acquire);
+	void *at;
+
+	if (atomic_load_explicit(&page->keys[slot_of(view->key)].gen, memory_order_acquire) != view->entry ||
+	    atomic_load_explicit(&gate->gen, memory_order_acquire) != view->gate || access & ~view->access || !grant || !n)
+		return NULL;
+	if (grant->number == view->grant) {
+		at = map_window_at(&view->window, addr, n, access);
+		if (at)
+			return at;
+	}
+	view->grant = 0;
+	if (grant->gen != view->entry || grant->key != view->key || grant->state != GRANT_GIVEN ||
+	    !window_open(view, grant, addr, n, &view->window))
+		return NULL;
+	view->grant = grant->number;
+	return map_window_at(&view->window, addr, n, access);
 }
 
 void map_remember(struct wire *wire, uint32_t rkey, unsigned access)
@@ -288,6 +309,7 @@ static struct map_grant *grant_new(uint32_t rkey, uint64_t gen, enum grant_state
 
 	if (!grant)
 		return NULL;
+	grant->number = atomic_fetch_add(&numbers, 1) + 1;
 	grant->key = rkey;
 	grant->gen = gen;
 	grant->state = state;

@@ -41,18 +41,11 @@ enum map_result map_find(struct pair *pair, uint32_t rkey, uint64_t addr, uint64
  */
 void map_remember(struct wire *wire, uint32_t rkey, unsigned access);
 
-/* Bytes of a key of the peer's that are mapped, present, and may be accessed, as long as the hazard lasts in which that was seen. */
-struct map_window {
-	uint64_t from, length; /* by the key's addresses; length 0: none */
-	unsigned access;
-	uint8_t *at; /* where the first one is here */
-};
-
 /*
- * What both would say of [addr, addr+n) of the key of wire->view, inside a hazard that names it: these bytes, and others around
- * them. False: ask them.
+ * What both would say of [addr, addr+n) of the key of wire->view, inside a hazard that names it: its address here; the window of
+ * the view is around it. NULL: ask them.
  */
-bool map_again(const struct wire *wire, uint64_t addr, uint64_t n, unsigned access, struct map_window *window);
+void *map_again(struct wire *wire, uint64_t addr, uint64_t n, unsigned access);
 
 /* The address here of [addr, addr+n); NULL: not in the window. */
 static inline void *map_window_at(const struct map_window *window, uint64_t addr, uint64_t n, unsigned access)

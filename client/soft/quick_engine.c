@@ -66,8 +66,8 @@ struct together {
 	struct soft_qp *qp;
 	struct wire *wire;
 	enum engine_kind engine;
-	const struct key_slot *slot;  /* of the region at this end */
-	struct map_window window;     /* of the one at the other end */
+	const struct key_slot *slot;	 /* of the region at this end */
+	const struct map_window *window; /* of the one at the other end; NULL: not found yet */
 };
 
 /* Where the mapped bytes are; NULL: not for us. */
@@ -75,13 +75,18 @@ static void *find(struct together *all, const struct swqe *w)
 {
 	struct wire *wire = all->wire;
 	unsigned access = swqe_access(w);
-	void *theirs = map_window_at(&all->window, w->raddr, w->length, access);
+	void *theirs = all->window ? map_window_at(all->window, w->raddr, w->length, access) : NULL;
 	uint64_t remote;
 
 	if (theirs)
 		return theirs;
-	if (is_viewed(wire, w) && map_again(wire, w->raddr, w->length, access, &all->window))
-		return map_window_at(&all->window, w->raddr, w->length, access);
+	if (is_viewed(wire, w)) {
+		theirs = map_again(wire, w->raddr, w->length, access);
+		if (theirs) {
+			all->window = &wire->view.window;
+			return theirs;
+		}
+	}
 	if (mr_peer_check(wire->pair->page, w->rkey, w->raddr, w->length, access, wire, &remote) < 0 ||
 	    map_find(wire->pair, w->rkey, w->raddr, w->length, w->length, w->opcode != IBV_WR_RDMA_READ, &theirs) !=
 		    MAP_FOUND)

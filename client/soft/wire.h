@@ -54,6 +54,13 @@ struct lane_in {
 	uint64_t next; /* where that is in slots, and the tag that it will have (lane.h) */
 };
 
+/* Bytes of a key of the peer's that are mapped, present, and may be accessed, as long as the hazard lasts in which that was seen. */
+struct map_window {
+	uint64_t from, length; /* by the key's addresses; length 0: none */
+	unsigned access;
+	uint8_t *at; /* where the first one is here */
+};
+
 /*
  * A key of the peer's that the map engine used last, and what was found right of it: as long as entry and gate have these
  * generations, which never come again, it is.
@@ -64,6 +71,8 @@ struct wire_view {
 	uint64_t entry, gate; /* entry 0: none yet */
 	uint64_t iova, length;
 	_Atomic(struct map_grant *) *place; /* of its grant, which may be another by now */
+	uint64_t grant;			    /* the grant that `window` is of, by its number; 0: none yet */
+	struct map_window window;	    /* used last */
 };
 
 struct wire {
