@@ -153,8 +153,8 @@ static int bind(struct soft_mw *mw, struct soft_qp *qp, uint32_t rkey, const str
 		mw->length = want->length;
 		mw->access = want->access;
 		mw->key = rkey;
-		if (mw->mw.type == IBV_MW_TYPE_2)
-			mw->mw.rkey = rkey;
+		if (mw->mw.type == IBV_MW_TYPE_2) /* perhaps in another thread than the program's, which knows it already */
+			__atomic_store_n(&mw->mw.rkey, rkey, __ATOMIC_RELAXED);
 		atomic_store(&key_slot_get(rkey)->object, object_of(mw));
 	}
 	key_slot_leave(mr_slot);
@@ -165,7 +165,7 @@ struct mw_bind mw_bind_of(struct ibv_mw *mw, const struct ibv_mw_bind_info *info
 {
 	return (struct mw_bind){
 		.context = mw ? mw->context : NULL,
-		.window = mw ? mw->rkey >> 8 : 0,
+		.window = mw ? soft_container(mw, struct soft_mw, mw)->index : 0,
 		.region = info->mr ? soft_mr_of(info->mr)->key : 0,
 		.addr = info->addr,
 		.length = info->length,

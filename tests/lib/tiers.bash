@@ -134,7 +134,7 @@ tier_unit()
 	unset LONG
 	# That what is packed is all that a build and its tests need. By another optimisation, so that the same tests in another
 	# place find other things; the sanitizers have a tier of their own.
-	if build_make gcc distcheck DISTCHECK_CONFIGURE_FLAGS='CFLAGS=-O1' \
+	if build_make gcc distcheck DISTCHECK_CONFIGURE_FLAGS='CFLAGS=-O1 --disable-lto' \
 		>"$top/build/distcheck.log" 2>&1; then
 		result PASS unit distcheck
 	else

@@ -100,6 +100,8 @@ static enum effect unreliable_effect(struct model *m, struct m_wr *wr)
 		return EFFECT_NONE;
 	if (takes_receive(wr) && wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
 		return EFFECT_NONE;
+	if (wr->flow->wrecked)
+		return EFFECT_MAYBE;
 	if (takes_receive(wr))
 		return uc_remote(m, wr) != NO || pages_matter(wr) ? EFFECT_MAYBE : EFFECT_NONE;
 	switch (uc_remote(m, wr)) {
@@ -363,6 +365,8 @@ void accesses_collect(struct model *m)
 	for (size_t i = 0; i < m->n_wrs; i++) {
 		if (wr_active(m, m->wrs[i]))
 			wr_accesses(m, m->wrs[i]);
+		else if (m->wrs[i]->adrift)
+			target(m, m->wrs[i], EFFECT_MAYBE);
 	}
 	receives_left(m);
 }

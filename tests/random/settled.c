@@ -337,6 +337,8 @@ void model_next_batch(struct model *m)
 		wr->recv_mask |= v.recv;
 		if (wr->flow->type != IBV_QPT_RC && takes_receive(wr) && !wr->delivered)
 			wr->may_be_lost |= message_arrives(m, wr) != YES;
+		wr->adrift = wr->flow->type == IBV_QPT_UC && wr->outcome == OUT_OK && is_write(wr) &&
+			     wr_effect_now(m, wr) == EFFECT_MAYBE;
 	}
 	windows_touch(m);
 	windows_follow(m);
@@ -349,9 +351,11 @@ void model_next_batch(struct model *m)
 		struct m_wr *wr = m->wrs[i];
 
 		/* What did not arrive in all that time was lost. */
-		if (wr->flow->type != IBV_QPT_RC && takes_receive(wr) && !wr->delivered && !wr->lost &&
-			wr->outcome != OUT_NONE && m->now_ms - wr->resolved_ms > LOST_MS &&
-			m->looks - wr->resolved_look > LOST_LOOKS)
+		if (wr->outcome == OUT_NONE || m->now_ms - wr->resolved_ms <= LOST_MS ||
+			m->looks - wr->resolved_look <= LOST_LOOKS)
+			continue;
+		wr->adrift = false;
+		if (wr->flow->type != IBV_QPT_RC && takes_receive(wr) && !wr->delivered && !wr->lost)
 			wr->lost = wr;
 	}
 	m->n_fills = 0;
