@@ -365,7 +365,7 @@ void accesses_collect(struct model *m)
 	for (size_t i = 0; i < m->n_wrs; i++) {
 		if (wr_active(m, m->wrs[i]))
 			wr_accesses(m, m->wrs[i]);
-		else if (m->wrs[i]->adrift)
+		else if (m->wrs[i]->adrift && (is_write(m->wrs[i]) || is_atomic(m->wrs[i])))
 			target(m, m->wrs[i], EFFECT_MAYBE);
 	}
 	receives_left(m);

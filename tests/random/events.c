@@ -66,6 +66,22 @@ static void wr_events(struct model *m, struct m_wr *wr)
 		must_come(peer, IBV_EVENT_COMM_EST);
 }
 
+/* What one that ended in an earlier batch may bring yet. */
+static void late_events(struct model *m, const struct m_wr *wr)
+{
+	struct m_qp *peer = &m->qps[wr->flow->peer];
+	static const enum ibv_wc_status refusals[] = { IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR };
+
+	for (size_t i = 0; i < 2 && wr->flow->type == IBV_QPT_RC; i++) {
+		int event = refusal_event(m, wr, refusals[i]);
+
+		if (event >= 0 && wr->mask & STATUS(refusals[i]))
+			may_come(peer, event);
+	}
+	if (peer->was_rtr && wr->flow->back->established != YES)
+		may_come(peer, IBV_EVENT_COMM_EST);
+}
+
 /* Whatever a QP may tell of its end. */
 static void wreck_events(struct m_qp *qp)
 {
@@ -125,6 +141,8 @@ void events_expect(struct model *m)
 	for (size_t i = 0; i < m->n_wrs; i++) {
 		if (wr_active(m, m->wrs[i]))
 			wr_events(m, m->wrs[i]);
+		else if (m->wrs[i]->adrift)
+			late_events(m, m->wrs[i]);
 	}
 	for (unsigned i = 0; i < m->tops[OP_QP]; i++) {
 		if (m->qps[i].live || m->qps[i].state_at > m->batch_start)

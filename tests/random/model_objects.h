@@ -210,7 +210,7 @@ struct m_wr {
 	struct m_recv *recv;
 	bool applied;	      /* its effect on memory was taken */
 	bool unsure;	      /* in an earlier batch it may have had it */
-	bool adrift;	      /* an unreliable WRITE that was sent in an earlier batch, and may be stored yet */
+	bool adrift;	      /* it ended in an earlier batch, and what it may do at its peer may be done later */
 };
 
 /* One access of a WR, or of the program, to memory. */

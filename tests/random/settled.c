@@ -101,6 +101,8 @@ static bool refused_its_peer(struct model *m, const struct m_qp *qp)
 	for (size_t i = 0; in && i < in->n; i++) {
 		struct m_wr *wr = in->at[i];
 
+		if (wr->adrift && wr->mask & refusals)
+			return true;
 		if (!wr_active(m, wr))
 			continue;
 		if (remote_failure(wr))
@@ -321,6 +323,21 @@ static void qps_follow(struct model *m)
 		queues_follow(&m->srqs[i].queue);
 }
 
+/* It was sent, or its QP went: the peer may come to it in another batch. */
+static bool may_be_late(struct model *m, struct m_wr *wr)
+{
+	return wr->outcome != OUT_NONE && wr->outcome != OUT_NOT && !wr->delivered && wr->flow->peer >= 0 && !is_local(wr) &&
+	       wr->opcode != IBV_WR_RDMA_READ && wr_effect_now(m, wr) == EFFECT_MAYBE;
+}
+
+/* Nothing of it comes any more: its peer's QP has another life, or its region is gone. */
+static bool is_cut_off(struct model *m, const struct m_wr *wr)
+{
+	const struct m_mr *mr = is_write(wr) || is_atomic(wr) ? key_mr(m, wr_worker(m, wr), wr->rkey) : NULL;
+
+	return (wr->flow->back && wr->flow->back->closed) || (mr && !mr->now.live);
+}
+
 void model_next_batch(struct model *m)
 {
 	unsigned now = ++m->seq;
@@ -337,8 +354,7 @@ void model_next_batch(struct model *m)
 		wr->recv_mask |= v.recv;
 		if (wr->flow->type != IBV_QPT_RC && takes_receive(wr) && !wr->delivered)
 			wr->may_be_lost |= message_arrives(m, wr) != YES;
-		wr->adrift = wr->flow->type == IBV_QPT_UC && wr->outcome == OUT_OK && is_write(wr) &&
-			     wr_effect_now(m, wr) == EFFECT_MAYBE;
+		wr->adrift = may_be_late(m, wr);
 	}
 	windows_touch(m);
 	windows_follow(m);
@@ -350,6 +366,7 @@ void model_next_batch(struct model *m)
 	for (size_t i = 0; i < m->n_wrs; i++) {
 		struct m_wr *wr = m->wrs[i];
 
+		wr->adrift &= !is_cut_off(m, wr);
 		/* What did not arrive in all that time was lost. */
 		if (wr->outcome == OUT_NONE || m->now_ms - wr->resolved_ms <= LOST_MS ||
 			m->looks - wr->resolved_look <= LOST_LOOKS)
