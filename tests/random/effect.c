@@ -154,6 +154,19 @@ static bool all_before_succeed(struct model *m, const struct m_wr *wr)
 	return true;
 }
 
+/* What its peer has sent may bring its QP into error first. */
+static bool may_be_flushed(struct model *m, const struct m_wr *wr)
+{
+	const unsigned refusals = STATUS(IBV_WC_REM_ACCESS_ERR) | STATUS(IBV_WC_REM_INV_REQ_ERR) | STATUS(IBV_WC_REM_OP_ERR);
+	const struct m_flow *in = wr->flow->type == IBV_QPT_RC ? wr->flow->back : NULL;
+
+	for (size_t i = in ? in->done : 0; in && i < in->n; i++) {
+		if (in->at[i]->outcome == OUT_NONE && wr_verdict(m, in->at[i]).mask & refusals)
+			return true;
+	}
+	return false;
+}
+
 static enum effect pending_effect(struct model *m, struct m_wr *wr)
 {
 	const struct m_qp *qp = flow_qp(m, wr->flow);
@@ -162,7 +175,7 @@ static enum effect pending_effect(struct model *m, struct m_wr *wr)
 		return EFFECT_NONE;
 	if (qp->state == IBV_QPS_SQD || qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 		return EFFECT_MAYBE;
-	if (surely_succeeds(m, wr) && all_before_succeed(m, wr))
+	if (surely_succeeds(m, wr) && all_before_succeed(m, wr) && !may_be_flushed(m, wr))
 		return qp->type == IBV_QPT_RC ? EFFECT_DONE : unreliable_effect(m, wr);
 	return wr_verdict(m, wr).mask & STATUS(IBV_WC_SUCCESS) ? EFFECT_MAYBE : EFFECT_NONE;
 }
