@@ -366,7 +366,8 @@ void model_next_batch(struct model *m)
 	for (size_t i = 0; i < m->n_wrs; i++) {
 		struct m_wr *wr = m->wrs[i];
 
-		wr->adrift &= !is_cut_off(m, wr);
+		if (wr->adrift && is_cut_off(m, wr))
+			wr->adrift = false;
 		/* What did not arrive in all that time was lost. */
 		if (wr->outcome == OUT_NONE || m->now_ms - wr->resolved_ms <= LOST_MS ||
 			m->looks - wr->resolved_look <= LOST_LOOKS)
