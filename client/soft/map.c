@@ -208,10 +208,10 @@ static bool all_present(const struct map_grant *grant, uint64_t chunk, uint64_t 
 	return chunk == end;
 }
 
-/* All of the chunks of [addr, addr+n), as far as the key goes. */
-static bool window_open(const struct wire_view *view, const struct map_grant *grant, uint64_t addr, uint64_t n,
-			struct map_window *window)
+/* The window of @view becomes all of the chunks of [addr, addr+n), as far as the key goes. */
+static bool window_open(struct wire_view *view, const struct map_grant *grant, uint64_t addr, uint64_t n)
 {
+	struct map_window *window = &view->window;
 	uint64_t off = addr - grant->base, from = addr - view->iova, low, high;
 
 	if (from > view->length || n > view->length - from || grant->iova != view->iova || off > grant->size ||
@@ -252,7 +252,7 @@ void *map_again(struct wire *wire, uint64_t addr, uint64_t n, unsigned access)
 	}
 	view->grant = 0;
 	if (grant->gen != view->entry || grant->key != view->key || grant->state != GRANT_GIVEN ||
-	    !window_open(view, grant, addr, n, &view->window))
+	    !window_open(view, grant, addr, n))
 		return NULL;
 	view->grant = grant->number;
 	return map_window_at(&view->window, addr, n, access);
