@@ -15,8 +15,7 @@ bool wr_active(const struct model *m, const struct m_wr *wr)
 
 static bool refused_by_peer(enum ibv_wc_status status)
 {
-	return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR ||
-	       status == IBV_WC_RNR_RETRY_EXC_ERR;
+	return STATUS(status) & (REFUSALS | STATUS(IBV_WC_RNR_RETRY_EXC_ERR));
 }
 
 /*
@@ -157,11 +156,10 @@ static bool all_before_succeed(struct model *m, const struct m_wr *wr)
 /* What its peer has sent may bring its QP into error first. */
 static bool may_be_flushed(struct model *m, const struct m_wr *wr)
 {
-	const unsigned refusals = STATUS(IBV_WC_REM_ACCESS_ERR) | STATUS(IBV_WC_REM_INV_REQ_ERR) | STATUS(IBV_WC_REM_OP_ERR);
 	const struct m_flow *in = wr->flow->type == IBV_QPT_RC ? wr->flow->back : NULL;
 
 	for (size_t i = in ? in->done : 0; in && i < in->n; i++) {
-		if (in->at[i]->outcome == OUT_NONE && wr_verdict(m, in->at[i]).mask & refusals)
+		if (in->at[i]->outcome == OUT_NONE && wr_verdict(m, in->at[i]).mask & REFUSALS)
 			return true;
 	}
 	return false;

@@ -38,11 +38,12 @@ static int refusal_event(const struct model *m, const struct m_wr *wr, enum ibv_
 	return -1;
 }
 
+static const enum ibv_wc_status refusals[] = { IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR };
+
 static void wr_events(struct model *m, struct m_wr *wr)
 {
 	struct m_flow *flow = wr->flow;
 	struct m_qp *peer = flow->peer < 0 ? NULL : &m->qps[flow->peer];
-	static const enum ibv_wc_status refusals[] = { IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR };
 
 	if (!peer)
 		return;
@@ -70,7 +71,6 @@ static void wr_events(struct model *m, struct m_wr *wr)
 static void late_events(struct model *m, const struct m_wr *wr)
 {
 	struct m_qp *peer = &m->qps[wr->flow->peer];
-	static const enum ibv_wc_status refusals[] = { IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR };
 
 	for (size_t i = 0; i < 2 && wr->flow->type == IBV_QPT_RC; i++) {
 		int event = refusal_event(m, wr, refusals[i]);

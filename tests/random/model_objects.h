@@ -8,6 +8,8 @@
 enum tri { NO, MAYBE, YES };
 
 #define STATUS(status) (1u << (status)) /* a set of enum ibv_wc_status */
+/* Those with which a peer refuses a request, and both QPs are in error. */
+#define REFUSALS (STATUS(IBV_WC_REM_ACCESS_ERR) | STATUS(IBV_WC_REM_INV_REQ_ERR) | STATUS(IBV_WC_REM_OP_ERR))
 
 struct m_td {
 	bool live;

@@ -72,8 +72,7 @@ static bool deliveries_settled(struct model *m, struct m_wr *wr, char *why, size
 
 static bool remote_failure(const struct m_wr *wr)
 {
-	return wr->outcome == OUT_FAIL && (wr->status == IBV_WC_REM_ACCESS_ERR || wr->status == IBV_WC_REM_INV_REQ_ERR ||
-						  wr->status == IBV_WC_REM_OP_ERR);
+	return wr->outcome == OUT_FAIL && STATUS(wr->status) & REFUSALS;
 }
 
 /* The other end of a WR that it refused is in error too. */
@@ -95,20 +94,18 @@ static bool peer_settled(struct model *m, const struct m_wr *wr, char *why, size
 static bool refused_its_peer(struct model *m, const struct m_qp *qp)
 {
 	const struct m_flow *in = qp->in;
-	const unsigned refusals = STATUS(IBV_WC_REM_ACCESS_ERR) | STATUS(IBV_WC_REM_INV_REQ_ERR) |
-				  STATUS(IBV_WC_REM_OP_ERR);
 
 	for (size_t i = 0; in && i < in->n; i++) {
 		struct m_wr *wr = in->at[i];
 
-		if (wr->adrift && wr->mask & refusals)
+		if (wr->adrift && wr->mask & REFUSALS)
 			return true;
 		if (!wr_active(m, wr))
 			continue;
 		if (remote_failure(wr))
 			return true;
 		if ((wr->outcome == OUT_FLUSH || wr->outcome == OUT_GONE || wr->outcome == OUT_FAIL) &&
-			wr_verdict(m, wr).mask & refusals)
+			wr_verdict(m, wr).mask & REFUSALS)
 			return true;
 	}
 	return false;
