@@ -451,23 +451,24 @@ static double work(void)
 
 static void work_beside(void *arg)
 {
-	double *of = arg;
+	volatile double *there = arg;
 
 	for (;;)
-		*of = work();
+		*there = work();
 }
 
 static int state(size_t size)
 {
-	double *beside_us = shared(sizeof(*beside_us)), here;
+	volatile double *there = shared(sizeof(*there));
+	double here;
 	pid_t child;
 
 	flag(size);
-	child = beside(work_beside, beside_us);
+	child = beside(work_beside, (void *)there);
 	do
 		here = work();
-	while (!*(volatile double *)beside_us);
-	printf("work 0\t%.3f\tns\nwork 1\t%.3f\tns\n", here, *(volatile double *)beside_us);
+	while (!*there);
+	printf("work 0\t%.3f\tns\nwork 1\t%.3f\tns\n", here, *there);
 	end(child);
 	return 0;
 }

@@ -226,8 +226,11 @@ class Host:
             self.look()
 
     def look(self):
-        """The state now, in about 20 ms: price of a line, then ns of the same work on both processors."""
-        got = values(run([tool("floor"), "state"]))
+        """
+        The state now, in about 20 ms: price of a line, then ns of the same work on both processors. Of one processor alone
+        there is nothing to ask: two that spin for each other would take it in turns, a slice of time each.
+        """
+        got = values(run([tool("floor"), "state"])) if os.cpu_count() > 1 else {"flag": 1, "work 0": 1, "work 1": 1}
         self.seen = [*self.seen[-self.SEEN:], (got["flag"], got["work 0"], got["work 1"])]
         return self.seen[-1]
 
@@ -236,7 +239,7 @@ class Host:
 
     def rank(self, state, sides, line):
         """The share of moments that were better for so many processors; 1 if lines have another price than `line`."""
-        if sides == 2 and os.cpu_count() > 1 and not 0.8 <= state[0] / line <= 1.25:
+        if sides == 2 and not 0.8 <= state[0] / line <= 1.25:
             return 1.0
         work = sum(state[i] for i in self.WORK[sides])
         return sum(sum(s[i] for i in self.WORK[sides]) < 0.95 * work for s in self.seen) / len(self.seen)
