@@ -55,19 +55,24 @@ static inline bool mr_within(uint64_t addr, uint64_t length, uint64_t start, uin
 }
 
 /*
- * The @length bytes at @addr of the region in @slot, with @access to them, for who holds the slot: by a hazard that names
- * it, or by mr_hold(). NULL: of no region that simply is there, or none for this.
+ * The region in @slot, if it has @key and allows @access, for who holds the slot: by a hazard that names it, or by mr_hold().
+ * NULL: no region that simply is there, or none for this. What is found stays true as long as the slot is held.
  */
-static inline void *mr_named(const struct key_slot *slot, const struct soft_pd *pd, uint32_t key, uint64_t addr,
-			     uint64_t length, unsigned access)
+static inline const struct soft_mr *mr_named(const struct key_slot *slot, const struct soft_pd *pd, uint32_t key, unsigned access)
 {
 	uintptr_t object = atomic_load(&slot->object);
 	const struct soft_mr *mr = (const void *)object;
 
-	if (!object || object & 1 || mr->null || (mr->access & (access | IBV_ACCESS_ON_DEMAND)) != access ||
-	    mr->key != key || !soft_pd_same(mr->pd, pd) || !mr_within(addr, length, mr->iova, mr->mr.length))
+	if (!object || object & 1 || mr->null || (mr->access & (access | IBV_ACCESS_ON_DEMAND)) != access || mr->key != key ||
+	    !soft_pd_same(mr->pd, pd))
 		return NULL;
-	return mr->mem + (addr - mr->iova);
+	return mr;
+}
+
+/* The @length bytes at @addr of the region; NULL: not all of them are in it. */
+static inline void *mr_named_at(const struct soft_mr *mr, uint64_t addr, uint64_t length)
+{
+	return mr_within(addr, length, mr->iova, mr->mr.length) ? mr->mem + (addr - mr->iova) : NULL;
 }
 
 /* A slot that is held for the time of a copy: named by the domain or the thread, else counted. */
@@ -99,6 +104,7 @@ static inline void mr_let_go(struct mr_hold *hold)
 static inline void *mr_hold(struct soft_td *td, const struct soft_pd *pd, uint32_t key, uint64_t addr, uint64_t length,
 			    unsigned access, struct mr_hold *hold)
 {
+	const struct soft_mr *mr;
 	void *ptr;
 
 	hold->slot = key_slot_get(key);
@@ -108,7 +114,8 @@ static inline void *mr_hold(struct soft_td *td, const struct soft_pd *pd, uint32
 	hold->name = hold->td ? NULL : key_slot_name(hold->slot);
 	if (!hold->td && !hold->name)
 		atomic_fetch_add(&hold->slot->users, 1);
-	ptr = mr_named(hold->slot, pd, key, addr, length, access);
+	mr = mr_named(hold->slot, pd, key, access);
+	ptr = mr ? mr_named_at(mr, addr, length) : NULL;
 	if (!ptr)
 		mr_let_go(hold);
 	return ptr;

@@ -16,6 +16,11 @@ bool quick_post(struct soft_qp *qp, const struct ibv_send_wr *wr);
 bool quick_push(struct soft_qp *qp, struct wire *wire);
 /* The same of what the map or the cma engine does at once, quick_engine.c: nothing is left to publish. */
 bool quick_engine(struct soft_qp *qp, struct wire *wire);
+/*
+ * Posts and runs what that engine can of @list, from its first WR on, straight from the program's memory (sq lock): how many;
+ * @list is what is left of it.
+ */
+unsigned quick_list(struct soft_qp *qp, struct ibv_send_wr **list);
 
 /* Nothing is due, and the wire is as it should be for what comes by it. */
 static inline bool quick_is_calm(const struct soft_qp *qp, const struct wire *wire)

@@ -61,13 +61,16 @@ static enum engine_kind engine_for(const struct soft_qp *qp, const struct wire *
 	return engine_of(qp, wire, w);
 }
 
-/* WRs that share a hazard slot. */
+/* WRs that share a hazard slot. What was found in it stays true until it is left. */
 struct together {
 	struct soft_qp *qp;
 	struct wire *wire;
 	enum engine_kind engine;
-	const struct key_slot *slot;	 /* of the region at this end */
+	const struct key_slot *slot; /* of the region at this end; NULL: inline bytes alone */
+	const struct soft_mr *mr;    /* that region, and what it was found to allow; NULL: not looked at yet */
+	unsigned access;
 	const struct map_window *window; /* of the one at the other end; NULL: not found yet */
+	struct vsd_hazard *hazard;
 };
 
 /* Where the mapped bytes are; NULL: not for us. */
@@ -118,17 +121,44 @@ static bool run_cma(struct wire *wire, const struct swqe *w, void *mine)
 	       engine_cma(wire, w, mine, remote);
 }
 
-/* Inside a hazard that names both keys. False: nothing was done, or it is to be done again. */
-static inline __attribute__((always_inline)) bool run(struct together *all, const struct swqe *w)
+/* The program's bytes of a WR; NULL: not all of them are its to use. */
+static inline __attribute__((always_inline)) void *find_mine(struct together *all, const struct swqe *w)
 {
-	void *mine = w->data;
+	unsigned access = w->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE;
 
-	if (!is_inline(w))
-		mine = mr_named(all->slot, all->qp->pd, w->sge->lkey, w->sge->addr, w->sge->length,
-				w->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE);
+	if (is_inline(w))
+		return w->data;
+	if (!all->mr || access & ~all->access) {
+		all->mr = mr_named(all->slot, all->qp->pd, w->sge->lkey, access);
+		all->access = access;
+		if (!all->mr)
+			return NULL;
+	}
+	return mr_named_at(all->mr, w->sge->addr, w->length);
+}
+
+/* Inside a hazard that names both keys. False: nothing was done, or it is to be done again. */
+static inline __attribute__((always_inline)) bool run_one(struct together *all, const struct swqe *w)
+{
+	void *mine = find_mine(all, w);
+
 	if (!mine)
 		return false;
 	return all->engine == ENGINE_MAP ? run_mapped(all, w, mine) : run_cma(all->wire, w, mine);
+}
+
+/* Enters the hazard that @first and those like it are in; which is left by wire_hazard_leave(). False: there is none for them. */
+static bool begin_together(struct together *all, const struct swqe *first)
+{
+	if (!is_inline(first))
+		all->slot = key_slot_get(first->sge->lkey);
+	if (!is_inline(first) && !all->slot)
+		return false;
+	all->engine = engine_for(all->qp, all->wire, first);
+	if (all->engine == ENGINE_OTHER)
+		return false;
+	all->hazard = wire_hazard_enter(all->wire, first->rkey, all->slot);
+	return all->hazard;
 }
 
 /* One like @first: the same engine, the same keys. */
@@ -143,21 +173,12 @@ static unsigned run_together(struct soft_qp *qp, struct wire *wire, uint32_t *bu
 {
 	struct requester *req = &qp->priv->req;
 	struct swqe *first = swqe_at(req, req->tx), *w = first;
-	struct together all = {
-		.qp = qp,
-		.wire = wire,
-		.engine = engine_for(qp, wire, first),
-		.slot = is_inline(first) ? NULL : key_slot_get(first->sge->lkey),
-	};
-	struct vsd_hazard *hazard;
+	struct together all = { .qp = qp, .wire = wire };
 	unsigned n = 0;
 
-	if (all.engine == ENGINE_OTHER || (!all.slot && !is_inline(first)))
+	if (!begin_together(&all, first))
 		return 0;
-	hazard = wire_hazard_enter(wire, first->rkey, all.slot);
-	if (!hazard)
-		return 0;
-	while (run(&all, w)) {
+	while (run_one(&all, w)) {
 		w->off = w->length;
 		w->state = SWQE_DONE;
 		*budget -= w->length;
@@ -167,7 +188,7 @@ static unsigned run_together(struct soft_qp *qp, struct wire *wire, uint32_t *bu
 		if (w->length > *budget || !is_alike(qp, first, w))
 			break;
 	}
-	wire_hazard_leave(wire, hazard);
+	wire_hazard_leave(wire, all.hazard);
 	return n;
 }
 
@@ -192,4 +213,153 @@ bool quick_engine(struct soft_qp *qp, struct wire *wire)
 			return qp->priv->failure == QP_FINE;
 	}
 	return false;
+}
+
+/* --- a list, as the program has it ---------------------------------------------------------------------------------- */
+
+/* @wr in the form of a WQE, whose piece is where the program has it. False: for the general way, which also says why. */
+static bool take(const struct requester *req, const struct ibv_send_wr *wr, struct swqe *w)
+{
+	bool atomic = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+
+	if (wr->num_sge != 1 || !(atomic || wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ))
+		return false;
+	*w = (struct swqe){
+		.wr_id = wr->wr_id,
+		.raddr = wr->wr.rdma.remote_addr,
+		.rkey = wr->wr.rdma.rkey,
+		.length = wr->sg_list->length,
+		.n_sge = 1,
+		.opcode = wr->opcode,
+		.flags = wr->send_flags & (IBV_SEND_SIGNALED | IBV_SEND_INLINE),
+		.sge = wr->sg_list,
+		.data = (void *)(uintptr_t)wr->sg_list->addr,
+	};
+	if (is_inline(w))
+		return wr->opcode == IBV_WR_RDMA_WRITE && w->length <= req->max_inline;
+	if (!atomic)
+		return req->max_sge;
+	if (w->length < sizeof(uint64_t))
+		return false;
+	w->length = sizeof(uint64_t);
+	w->raddr = wr->wr.atomic.remote_addr;
+	w->rkey = wr->wr.atomic.rkey;
+	w->compare_add = wr->wr.atomic.compare_add;
+	w->swap = wr->wr.atomic.swap;
+	return req->max_sge;
+}
+
+/* WRs of a list that were run. Each takes a place in the queue as any other does. */
+struct list_run {
+	struct soft_qp *qp;
+	uint64_t places; /* that are left */
+	uint32_t bytes;
+	unsigned n, pending; /* that many are not behind una yet */
+};
+
+static void pass(struct list_run *run)
+{
+	struct requester *req = &run->qp->priv->req;
+
+	req->head += run->pending;
+	req->tx += run->pending;
+	req->una += run->pending;
+	run->pending = 0;
+}
+
+static inline __attribute__((always_inline)) void ran(struct list_run *run, struct swqe *w, uint64_t wr_id, uint32_t length,
+						      unsigned flags)
+{
+	run->n++;
+	run->pending++;
+	run->places--;
+	run->bytes += length;
+	if (!(run->qp->init.sq_sig_all || flags & IBV_SEND_SIGNALED))
+		return;
+	w->wr_id = wr_id;
+	w->length = length;
+	pass(run);
+	run->qp->priv->req.una--; /* as in the queue: it moves on behind the completion */
+	requester_cqe(run->qp, w, IBV_WC_SUCCESS);
+	run->qp->priv->req.una++;
+}
+
+/* The WR behind one that was run: the same between the same regions. False: it is not, or not whole in them. */
+static inline __attribute__((always_inline)) bool follow(const struct together *all, const struct swqe *first,
+							 const struct ibv_send_wr *wr, uint32_t budget)
+{
+	const struct ibv_sge *sge = wr->sg_list;
+	uint8_t *mine, *theirs;
+
+	if (wr->opcode != first->opcode || wr->num_sge != 1 || wr->wr.rdma.rkey != first->rkey ||
+	    (wr->send_flags & IBV_SEND_INLINE) | is_inline(first) || sge->lkey != first->sge->lkey || !sge->length ||
+	    sge->length > budget)
+		return false;
+	mine = mr_named_at(all->mr, sge->addr, sge->length);
+	theirs = map_window_at(all->window, wr->wr.rdma.remote_addr, sge->length, swqe_access(first));
+	if (!mine || !theirs)
+		return false;
+	if (first->opcode == IBV_WR_RDMA_WRITE)
+		copy_short(theirs, mine, sge->length);
+	else
+		copy_short(mine, theirs, sge->length);
+	return true;
+}
+
+/* From the first one on, as many as share a hazard; @list is what is left. */
+static void run_list(struct list_run *run, struct wire *wire, struct swqe *first, struct ibv_send_wr **list)
+{
+	struct together all = { .qp = run->qp, .wire = wire };
+	const struct ibv_send_wr *wr;
+
+	if (!begin_together(&all, first))
+		return;
+	if (run_one(&all, first)) {
+		ran(run, first, first->wr_id, first->length, first->flags);
+		wr = *list = (*list)->next;
+		if (all.mr && all.window && !swqe_is_atomic(first)) {
+			while (wr && run->places && run->qp->priv->failure == QP_FINE && follow(&all, first, wr, QP_SLICE - run->bytes)) {
+				ran(run, first, wr->wr_id, wr->sg_list->length, wr->send_flags);
+				wr = *list = wr->next;
+			}
+		}
+	}
+	wire_hazard_leave(wire, all.hazard);
+}
+
+/* What each group of alike ones did. */
+static void settle(struct list_run *run, const struct swqe *first)
+{
+	struct soft_qp *qp = run->qp;
+	struct requester *req = &qp->priv->req;
+
+	pass(run);
+	req->known = true;
+	if (req->started < req->tx)
+		req->started = req->tx;
+	qp_count(qp, VSD_COUNT_INITIATOR_RUN, run->n);
+	if (!swqe_is_atomic(first))
+		qp_count(qp, first->opcode == IBV_WR_RDMA_READ ? VSD_COUNT_BYTES_RECEIVED : VSD_COUNT_BYTES_SENT, run->bytes);
+}
+
+unsigned quick_list(struct soft_qp *qp, struct ibv_send_wr **list)
+{
+	struct requester *req = &qp->priv->req;
+	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
+	unsigned n = 0;
+
+	while (*list && wire && req->tx == req->head && !rt_owes() && is_in_turn(qp, wire)) {
+		uint64_t used = req->head - req->internals - atomic_load_explicit(&req->freed, memory_order_acquire);
+		struct list_run run = { .qp = qp, .places = used < req->max ? req->max - used : 0 };
+		struct swqe first;
+
+		if (!run.places || !take(req, *list, &first) || !is_quick(qp, &first))
+			break;
+		run_list(&run, wire, &first, list);
+		if (!run.n)
+			break;
+		settle(&run, &first);
+		n += run.n;
+	}
+	return n;
 }

@@ -217,7 +217,7 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 {
 	struct soft_qp *qp = soft_qp_of(ibqp);
 	struct soft_td *td;
-	unsigned n = 0;
+	unsigned n = 0, ran;
 	int err;
 
 	if (rt_foreign(qp->ctx)) {
@@ -230,7 +230,8 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 		soft_leave(&qp->sq_lock, td);
 		return 0;
 	}
-	err = post_state(qp);
+	ran = quick_list(qp, &wr);
+	err = ran ? 0 : post_state(qp);
 	for (; wr && !err; wr = wr->next) {
 		err = enqueue(qp, wr);
 		if (err)
@@ -239,8 +240,9 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 	}
 	if (err)
 		*bad = wr;
-	if (n)
+	if (n || (ran && qp->priv->failure != QP_FINE))
 		qp_posted(qp);
+	n += ran;
 	qp_count(qp, VSD_COUNT_POSTS, n);
 	soft_leave(&qp->sq_lock, td);
 	return err;
