@@ -79,14 +79,17 @@ void copy_ordered(void *dst, const void *src, size_t n)
 	store_tail((uint8_t *)dst + n - tail, (const uint8_t *)src + n - tail, tail);
 }
 
-static int copy_guarded(void *to, const void *from, size_t n, bool write)
+/* By the kernel, which says what a fault is; the last @tail bytes go last, in a piece of their own: it goes piece by piece. */
+static int copy_guarded(uint8_t *to, const uint8_t *from, size_t n, size_t tail, bool write)
 {
-	struct iovec local = { write ? (void *)(uintptr_t)from : to, n };
-	struct iovec remote = { write ? to : (void *)(uintptr_t)from, n };
+	pid_t self = getpid();
 
 	while (n) {
-		ssize_t done = write ? process_vm_writev(getpid(), &local, 1, &remote, 1, 0) :
-				       process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+		size_t last = tail < n ? tail : n;
+		struct iovec from_here = { (void *)(uintptr_t)from, n };
+		struct iovec pieces[2] = { { to, n - last }, { to + n - last, last } };
+		ssize_t done = write ? process_vm_writev(self, &from_here, 1, pieces, 2, 0) :
+				       process_vm_readv(self, pieces, 2, &from_here, 1, 0);
 
 		if (done < 0 && errno == EINTR)
 			continue;
@@ -95,20 +98,15 @@ static int copy_guarded(void *to, const void *from, size_t n, bool write)
 		if (done <= 0)
 			return -EFAULT;
 		n -= (size_t)done;
-		local.iov_base = (char *)local.iov_base + done;
-		remote.iov_base = (char *)remote.iov_base + done;
-		local.iov_len = remote.iov_len = n;
+		to += done;
+		from += done;
 	}
 	return 0;
 }
 
 static int to_guarded(void *dst, const void *src, size_t n)
 {
-	size_t tail = tail_of(dst, n);
-	int r = copy_guarded(dst, src, n - tail, true);
-
-	return r < 0 ? r
-		     : copy_guarded((uint8_t *)dst + n - tail, (const uint8_t *)src + n - tail, tail, true);
+	return copy_guarded(dst, src, n, tail_of(dst, n), true);
 }
 
 /* Where a sandbox forbids the call, only the progress thread's word for it is missing: the manual says what that means. */
@@ -127,7 +125,7 @@ int copy_to_program(void *dst, const void *src, size_t n)
 int copy_from_program(void *dst, const void *src, size_t n)
 {
 	if (n && rt_in_progress_thread()) {
-		int r = copy_guarded(dst, src, n, false);
+		int r = copy_guarded(dst, src, n, 0, false);
 
 		if (r != -ENOSYS)
 			return r;
@@ -151,7 +149,7 @@ int copy_to_paged(void *dst, const void *src, size_t n)
 
 int copy_from_paged(void *dst, const void *src, size_t n)
 {
-	int r = n ? copy_guarded(dst, src, n, false) : 0;
+	int r = n ? copy_guarded(dst, src, n, 0, false) : 0;
 
 	if (r != -ENOSYS)
 		return r;

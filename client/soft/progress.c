@@ -15,6 +15,7 @@
 #define ROUND_RUNS 64u	    /* QPs of the run queue */
 #define ROUND_PAIRS 32u
 #define RECV_TRIES 16u
+#define TICK_ROUNDS 2u	    /* of others between two ticks: they are at it */
 
 /* --- loopback -------------------------------------------------------------------------------------------------------- */
 
@@ -602,6 +603,19 @@ static bool tick_at(struct wire *wire)
 	return wire_outlived(wire);
 }
 
+/*
+ * Rounds of others since the last tick. They serve the queues of this process, as it is theirs to: a long copy that is cut
+ * into turns is always in the run queue, and would go on here, by system calls, while who polls waits for its locks.
+ */
+static bool others_poll(void)
+{
+	static unsigned rounds_then; /* under the progress lock */
+	unsigned rounds = rt.rounds - rounds_then;
+
+	rounds_then = rt.rounds;
+	return rounds >= TICK_ROUNDS;
+}
+
 void progress_tick(void)
 {
 	bool old = false;
@@ -617,10 +631,12 @@ void progress_tick(void)
 		old |= summary & pair->priv->summary_then;
 		pair->priv->summary_then = summary;
 	}
-	/* What this process has for itself (loopback, the run queue, timers) it left to nobody. */
-	old |= take_loop();
+	/* What this process has for itself (loopback, the run queue, timers) it may have left to nobody. */
 	old |= take_all_waiting();
-	old |= run_queue();
+	if (!others_poll()) {
+		old |= take_loop();
+		old |= run_queue();
+	}
 	old |= round_clock();
 	if (rt.tds)
 		old |= td_serve(TD_TICK, true);

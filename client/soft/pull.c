@@ -201,6 +201,15 @@ static enum vsd_stage stage_for(int err)
 	return err == -EFAULT || err == -E2BIG ? VSD_STAGE_WIRE : VSD_STAGE_MESSAGE;
 }
 
+/*
+ * Whether this turn goes on with it. One message may take all of its bytes; but of several their sender waits for the
+ * acknowledgements, which are due before a whole queue of it is done.
+ */
+static bool goes_on(const struct responder *resp)
+{
+	return resp->pull_left && (resp->got || resp->pull_left > QP_COPY_SLICE - QP_SLICE);
+}
+
 int pull_run(struct soft_qp *qp, struct wire *wire)
 {
 	struct responder *resp = &qp->priv->resp;
@@ -211,7 +220,7 @@ int pull_run(struct soft_qp *qp, struct wire *wire)
 
 		if (left > resp->pull_left + (uint64_t)TAIL)
 			n = resp->pull_left;
-		if (resp->pull_left)
+		if (goes_on(resp))
 			hazard = wire_hazard_enter(wire, resp->head.rw.rkey, NULL);
 		if (!hazard) {
 			qp_again(qp);

@@ -17,7 +17,7 @@ static bool is_inline(const struct swqe *w)
 
 static bool is_quick(const struct soft_qp *qp, const struct swqe *w)
 {
-	if (w->state != SWQE_QUEUED || w->lane_only || w->internal || !w->length || w->length > QP_SLICE)
+	if (w->state != SWQE_QUEUED || w->lane_only || w->internal || !w->length || w->length > QP_COPY_SLICE)
 		return false;
 	if (w->opcode == IBV_WR_RDMA_WRITE)
 		return is_inline(w) || w->n_sge == 1;
@@ -195,7 +195,7 @@ static unsigned run_together(struct soft_qp *qp, struct wire *wire, uint32_t *bu
 bool quick_engine(struct soft_qp *qp, struct wire *wire)
 {
 	struct requester *req = &qp->priv->req;
-	uint32_t budget = QP_SLICE;
+	uint32_t budget = QP_COPY_SLICE;
 
 	while (req->tx != req->head && is_quick(qp, swqe_at(req, req->tx)) && swqe_at(req, req->tx)->length <= budget &&
 	       is_in_turn(qp, wire)) {
@@ -318,7 +318,7 @@ static void run_list(struct list_run *run, struct wire *wire, struct swqe *first
 		ran(run, first, first->wr_id, first->length, first->flags);
 		wr = *list = (*list)->next;
 		if (all.mr && all.window && !swqe_is_atomic(first)) {
-			while (wr && run->places && run->qp->priv->failure == QP_FINE && follow(&all, first, wr, QP_SLICE - run->bytes)) {
+			while (wr && run->places && run->qp->priv->failure == QP_FINE && follow(&all, first, wr, QP_COPY_SLICE - run->bytes)) {
 				ran(run, first, wr->wr_id, wr->sg_list->length, wr->send_flags);
 				wr = *list = wr->next;
 			}

@@ -2,7 +2,7 @@
 /*
  * The transmitting half of the requester: takes WRs in order and either runs an engine on them or puts them into the
  * request lane. It stops, and is resumed by a turn, where a slot, a chunk, a READ credit, a fence or the wire itself is
- * missing. It never waits, and one turn copies at most QP_SLICE bytes.
+ * missing. It never waits, and one turn copies at most QP_SLICE bytes into chunks, and QP_COPY_SLICE by engines.
  */
 #include <errno.h>
 
@@ -247,7 +247,12 @@ static int unlinked(struct soft_qp *qp, const struct wire *wire, struct swqe *w)
 	return 1;
 }
 
-static int transmit(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
+/* Bytes that are left to a turn. */
+struct budget {
+	uint32_t chunks, engines;
+};
+
+static int transmit(struct soft_qp *qp, struct wire *wire, struct swqe *w, struct budget *budget)
 {
 	struct requester *req = &qp->priv->req;
 
@@ -285,7 +290,7 @@ static int transmit(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint3
 		return 0;
 	if (turn && !w->lane_only && w->state != SWQE_PARTIAL &&
 		(w->opcode == IBV_WR_RDMA_WRITE || swqe_has_response(w))) {
-		enum engine_result result = engine_run(qp, wire, w, budget);
+		enum engine_result result = engine_run(qp, wire, w, &budget->engines);
 
 		if (result == ENGINE_DONE) {
 			w->state = SWQE_DONE;
@@ -305,7 +310,7 @@ static int transmit(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint3
 		requester_fail(qp, w, IBV_WC_LOC_QP_OP_ERR);
 		return -ECANCELED;
 	}
-	return swqe_has_response(w) ? lane_request(qp, wire, w) : lane_message(qp, wire, w, budget);
+	return swqe_has_response(w) ? lane_request(qp, wire, w) : lane_message(qp, wire, w, &budget->chunks);
 }
 
 static bool may_transmit(struct soft_qp *qp, const struct swqe *w)
@@ -322,7 +327,7 @@ bool requester_push(struct soft_qp *qp)
 {
 	struct requester *req = &qp->priv->req;
 	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
-	uint32_t budget = QP_SLICE;
+	struct budget budget = { .chunks = QP_SLICE, .engines = QP_COPY_SLICE };
 	bool did = false;
 
 	if (rt_owes() && req->tx != req->head) {

@@ -28,6 +28,7 @@
 #include "client/soft/td.h"
 
 #define WAIT_MAX_MS 1000
+#define KICK_POLLS  2u /* between two ticks */
 
 /* epoll data of our own fds; anything else is a pair, by its pidfd. */
 enum { ON_WAKE = 1, ON_TIMER = 2, ON_EVENTS = 4, ON_KICK = 8, ON_MAX = 16 };
@@ -486,12 +487,27 @@ static void look_alive(uint64_t now)
 	map_reap();
 }
 
+static uint64_t polls_then; /* at the last tick; the progress thread's */
+
+static uint64_t all_polls(void)
+{
+	return atomic_load_explicit(&rt.polls, memory_order_relaxed) + td_polls();
+}
+
+/*
+ * Threads poll, and did so since the last tick: what they are kicked for they find, after the copy that they are in just now;
+ * from here they would only be kept off their locks. If they stop, the second tick from now finds it.
+ */
+static bool is_polled(void)
+{
+	return atomic_load(&rt.polling) && all_polls() - polls_then >= KICK_POLLS;
+}
+
 /* A tick while threads poll. */
 static void polling_tick(void)
 {
-	static uint64_t polls_then; /* the progress thread's */
 	static unsigned idle_ticks;
-	uint64_t polls = atomic_load_explicit(&rt.polls, memory_order_relaxed) + td_polls();
+	uint64_t polls = all_polls();
 
 	progress_tick();
 	idle_ticks = polls != polls_then ? 0 : idle_ticks + 1;
@@ -560,6 +576,8 @@ void *sleep_thread(void *arg)
 			drain_kick();
 		if (what & ON_EVENTS)
 			sleep_read_events();
+		if (what == ON_KICK && is_polled())
+			what = 0;
 		if (what & (ON_WAKE | ON_KICK | ON_EVENTS) && !atomic_load(&rt.stop))
 			work_off();
 		if (what & ON_TIMER)

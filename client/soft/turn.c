@@ -10,6 +10,8 @@
 #include "client/soft/quick.h"
 #include "client/soft/rt_private.h"
 
+#define GIVE_BACK 8u /* chunks after which their sender may go on while the rest of the turn is done */
+
 static bool serves(int state)
 {
 	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
@@ -112,7 +114,7 @@ static bool inbound(struct soft_qp *qp, struct wire *wire)
 	bool did = false;
 	int rc = 0;
 
-	qp->priv->resp.pull_left = QP_SLICE;
+	qp->priv->resp.pull_left = QP_COPY_SLICE;
 	for (unsigned n = 0; qp->priv->failure == QP_FINE; n++) {
 		int found = serves(qp_state(qp)) ? wire_req_peek(wire, &head) : 0;
 		/* Only the message: with a refusal that waited, too, a closed wire would be a peer that is late. */
@@ -138,6 +140,8 @@ static bool inbound(struct soft_qp *qp, struct wire *wire)
 		did |= rc > 0;
 		if (rc <= 0)
 			break;
+		if (head.flags & VSD_F_CHUNK && n % GIVE_BACK == GIVE_BACK - 1)
+			wire_give_back(wire);
 	}
 	if (rc < 0)
 		qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);

@@ -280,10 +280,15 @@ void wire_resp_consume(struct wire *wire)
 
 /* --- acknowledgements -------------------------------------------------------------------------------------------- */
 
+void wire_give_back(struct wire *wire)
+{
+	atomic_store_explicit(&wire->mine->req_taken, wire->req_in.pos, memory_order_release);
+}
+
 void wire_ack(struct wire *wire, uint64_t acked)
 {
 	atomic_store_explicit(&wire->mine->acked, acked, memory_order_release);
-	atomic_store_explicit(&wire->mine->req_taken, wire->req_in.pos, memory_order_release);
+	wire_give_back(wire);
 }
 
 void wire_resp_ack(struct wire *wire)

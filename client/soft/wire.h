@@ -168,7 +168,9 @@ const void *wire_resp_payload(struct wire *wire, const struct vsd_resp *resp);
 void wire_resp_consume(struct wire *wire);
 
 /* --- acknowledgements -------------------------------------------------------------------------------------------- */
-/* Publishes req_in.pos and the count of the peer's completed messages (rq lock). */
+/* Publishes req_in.pos: the peer may use those slots and chunks again (rq lock). */
+void wire_give_back(struct wire *wire);
+/* The same, and the count of the peer's completed messages. */
 void wire_ack(struct wire *wire, uint64_t acked);
 /* Publishes resp_in.pos (sq lock). */
 void wire_resp_ack(struct wire *wire);

@@ -93,7 +93,7 @@ static void put(struct vsd_req head)
 
 /* --- what is fetched --------------------------------------------------------------------------------------------------- */
 
-static const uint32_t lengths[] = { VSD_CHUNK + 1, VSD_CHUNK + 8, ONE, QP_SLICE, QP_SLICE + 8, QP_SLICE + 9, 2 * QP_SLICE + 3, SIZE };
+static const uint32_t lengths[] = { VSD_CHUNK + 1, VSD_CHUNK + 8, ONE, QP_COPY_SLICE, QP_COPY_SLICE + 8, QP_COPY_SLICE + 9, 2 * QP_COPY_SLICE + 3, SIZE };
 
 START_TEST(a_message_is_fetched_whole)
 {
@@ -130,9 +130,9 @@ END_TEST
 START_TEST(immediate_data_and_pieces)
 {
 	struct ibv_sge pieces[] = { { (uintptr_t)to, 3, to_mr->key }, { (uintptr_t)to + 3, 0, 0 },
-		{ (uintptr_t)to + 3, QP_SLICE, to_mr->key }, { (uintptr_t)to + 3 + QP_SLICE, SIZE / 2, to_mr->key } };
+		{ (uintptr_t)to + 3, QP_COPY_SLICE, to_mr->key }, { (uintptr_t)to + 3 + QP_COPY_SLICE, SIZE / 2, to_mr->key } };
 	struct ibv_recv_wr *bad_recv, recv = { .wr_id = 20, .sg_list = pieces, .num_sge = 4 };
-	struct ibv_sge sge = { (uintptr_t)from, 2 * QP_SLICE, from_mr->key };
+	struct ibv_sge sge = { (uintptr_t)from, 2 * QP_COPY_SLICE, from_mr->key };
 	struct ibv_send_wr *bad, wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = 77 };
 	struct ibv_wc wc;
 
@@ -143,10 +143,10 @@ START_TEST(immediate_data_and_pieces)
 	ck_assert_int_eq(wc.status, IBV_WC_SUCCESS);
 	ck_assert_uint_eq(wc.imm_data, 77);
 	ck_assert_uint_eq(wc.wc_flags, IBV_WC_WITH_IMM);
-	ck_assert_uint_eq(wc.byte_len, 2 * QP_SLICE);
+	ck_assert_uint_eq(wc.byte_len, 2 * QP_COPY_SLICE);
 	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
 	ck_assert_uint_eq(pulled(), 1);
-	expect_bytes(2 * QP_SLICE);
+	expect_bytes(2 * QP_COPY_SLICE);
 }
 END_TEST
 
@@ -187,7 +187,7 @@ START_TEST(a_receive_that_comes_late)
 {
 	options.rnr_timer = 31; /* half a second: only the hint can be quicker */
 	pair_connect(SLOTS);
-	send(1, 3 * QP_SLICE);
+	send(1, 3 * QP_COPY_SLICE);
 	send(2, ONE);
 	for (int i = 0; i < 20; i++)
 		ck_assert(pair_nothing(send_cq));
@@ -197,7 +197,7 @@ START_TEST(a_receive_that_comes_late)
 		expect_both(i, 20 + i);
 	}
 	ck_assert_uint_eq(pulled(), 2);
-	expect_bytes(3 * QP_SLICE);
+	expect_bytes(3 * QP_COPY_SLICE);
 }
 END_TEST
 
@@ -267,14 +267,14 @@ START_TEST(a_process_that_cannot)
 	pair_of(b)->pid = 0;
 	loop_recv(b, 20, to_mr, to, SIZE);
 	loop_recv(b, 21, to_mr, to, SIZE);
-	send(1, 2 * QP_SLICE);
+	send(1, 2 * QP_COPY_SLICE);
 	send(2, ONE);
 	expect_both(1, 20);
 	expect_both(2, 21);
 	ck_assert_uint_eq(pulled(), 0);
 	ck_assert(atomic_load(&pair_of(a)->no_pull));
 	ck_assert_uint_eq(loop_counter(VSD_COUNT_RNR), rnr_before);
-	expect_bytes(2 * QP_SLICE);
+	expect_bytes(2 * QP_COPY_SLICE);
 }
 END_TEST
 

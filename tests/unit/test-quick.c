@@ -15,13 +15,13 @@
 #include "client/soft/quick.h"
 #include "tests/unit/soft_kept.h"
 
-#define SIZE (1u << 20)
+#define SIZE (4u << 20)
 #define LONG 4096u /* what is mixed below with what is short */
 
 static struct soft_mr *read_only;
 static uint8_t memory[64u << 10];
 static struct soft_mr *large_mr;
-static uint8_t large[3 * QP_SLICE];
+static uint8_t large[3 * QP_COPY_SLICE];
 
 /* The first use of a key takes the lane, and so does the first message of all. */
 static void until_mapped(void)
@@ -97,7 +97,7 @@ SPOIL(half_done, w->state = SWQE_ENGINE)
 SPOIL(for_the_lane, w->lane_only = true)
 SPOIL(of_the_library, w->internal = 1)
 SPOIL(empty, w->length = w->sge->length = 0)
-SPOIL(long_one, w->length = w->sge->length = QP_SLICE + 1)
+SPOIL(long_one, w->length = w->sge->length = QP_COPY_SLICE + 1)
 SPOIL(in_pieces, w->n_sge = 2)
 SPOIL(without_a_piece, w->n_sge = 0)
 SPOIL(a_send_of_a_kind, w->opcode = IBV_WR_SEND)
@@ -285,13 +285,13 @@ START_TEST(a_list_is_run_up_to_one_slice)
 		uint32_t length[4];
 		unsigned run;
 	} lists[] = {
-		{ { QP_SLICE }, 1 },
-		{ { QP_SLICE, 1 }, 1 },
-		{ { 1, QP_SLICE }, 1 },
-		{ { QP_SLICE / 2, QP_SLICE / 2 }, 2 },
-		{ { QP_SLICE / 2, QP_SLICE / 2, 1 }, 2 },
-		{ { QP_SLICE / 3, QP_SLICE / 3, QP_SLICE / 3, 2 }, 3 },
-		{ { QP_SLICE / 2 + 1, QP_SLICE / 2, 1 }, 1 },
+		{ { QP_COPY_SLICE }, 1 },
+		{ { QP_COPY_SLICE, 1 }, 1 },
+		{ { 1, QP_COPY_SLICE }, 1 },
+		{ { QP_COPY_SLICE / 2, QP_COPY_SLICE / 2 }, 2 },
+		{ { QP_COPY_SLICE / 2, QP_COPY_SLICE / 2, 1 }, 2 },
+		{ { QP_COPY_SLICE / 3, QP_COPY_SLICE / 3, QP_COPY_SLICE / 3, 2 }, 3 },
+		{ { QP_COPY_SLICE / 2 + 1, QP_COPY_SLICE / 2, 1 }, 1 },
 	};
 	enum ibv_wr_opcode opcode = _i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
 	const uint32_t *length = lists[_i / 2].length;
@@ -314,7 +314,7 @@ START_TEST(a_list_is_run_up_to_one_slice)
 	for (unsigned i = 0; i < n; i++)
 		ck_assert_uint_eq(swqe_at(&a->priv->req, tx + i)->state, i < lists[_i / 2].run ? SWQE_DONE : SWQE_QUEUED);
 	ck_assert_uint_eq(_i % 2 ? large[length[0] - 1] : region[64 + length[0] - 1], _i % 2 ? 0x33 : 0x44);
-	ck_assert_uint_eq(_i % 2 ? large[QP_SLICE] : region[64 + QP_SLICE], _i % 2 ? 0x44 : 0x33);
+	ck_assert_uint_eq(_i % 2 ? large[QP_COPY_SLICE] : region[64 + QP_COPY_SLICE], _i % 2 ? 0x44 : 0x33);
 	/* The rest is for the state machines. */
 	qp_again(a);
 	kept_let_go();
