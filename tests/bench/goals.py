@@ -43,6 +43,11 @@ def count(size, most=100000, volume=1 << 30):
     return max(20, min(most, volume // (size + 1)))
 
 
+def many(size):
+    """The same for bandwidths: enough that the first ones, before the other end's memory is mapped, count for nothing."""
+    return count(size, 200000, 12 << 30)
+
+
 @functools.cache
 def cycles_a_ns():
     return 1 / piece([tool("floor"), "cycle"], cpu=0)
@@ -64,14 +69,14 @@ def lat(program, size, heap=False, events=False):
 
 
 def rate(program, size, heap=False, post_list=0):
-    options = ["-s", str(size), "-n", "500000", *(["-l", str(post_list)] if post_list else [])]
+    options = ["-s", str(size), "-n", "2000000", *(["-l", str(post_list)] if post_list else [])]
     # #bytes #iterations peak average rate
     return define(f"{program} {human(size)}{f' -l {post_list}' if post_list else ''}{', shared heap' if heap else ''}, M/s",
                   lambda d: float(perftest(d, program, *options, heap=heap)[4]))
 
 
 def bandwidth(program, size, heap=False):
-    options = ["-s", str(size), "-n", str(count(size, 20000, 4 << 30)), "-t", "16", "--report_gbits"]
+    options = ["-s", str(size), "-n", str(many(size)), "-t", "16", "--report_gbits"]
     return define(f"{program} {human(size)}{', shared heap' if heap else ''}, GB/s",
                   lambda d: float(perftest(d, program, *options, heap=heap)[3]) / 8)
 
@@ -108,7 +113,7 @@ def ucx_rate(test, tls, size):
 
 def ucx_bandwidth(test, tls, size):
     return define(f"UCX {test} {tls} {human(size)}, GB/s",
-                  lambda d: ucx(tls, test, size, count(size, 20000, 4 << 30))[5] * MIB * 1e-9)
+                  lambda d: ucx(tls, test, size, many(size))[5] * MIB * 1e-9)
 
 
 def fi_pingpong(size):
