@@ -8,14 +8,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "client/soft/copy.h"
 #include "client/soft/map.h"
+#include "client/soft/pieces.h"
 #include "client/soft/qp_private.h"
 #include "client/soft/rt_private.h"
 
-#define CMA_SGES 32
 #define TAIL	 8u
 
 enum engine_mode { MODE_AUTO, MODE_STAGE, MODE_CMA, MODE_DIRECT, MODE_MAP };
@@ -259,113 +258,52 @@ static bool cma_usable(const struct soft_qp *qp, const struct wire *wire, const 
 {
 	(void)qp;
 	return cma_allowed(wire->pair) && w->length &&
-	       w->n_sge <= CMA_SGES &&
+	       w->n_sge <= PIECES_MAX &&
 	       (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_READ);
 }
 
-/*
- * A copy being built: local pieces with their regions held, remote pieces; each led by the guard word, so that nothing is
- * written into another process that has the pid by now. What is read is thrown away then: whoever reads looks afterwards
- * whether the peer is alive, which costs less (tests/models/README.md, proto-kill.c).
- */
-struct cma_copy {
-	uint64_t guard;
-	struct iovec local[CMA_SGES + 1], remote[3];
-	unsigned n_local, n_remote, n_refs;
-	struct mr_ref refs[CMA_SGES];
-};
-
-static void cma_release(struct cma_copy *copy)
-{
-	while (copy->n_refs)
-		mr_unref(&copy->refs[--copy->n_refs]);
-}
-
-static bool cma_local(struct soft_qp *qp, const struct swqe *w, uint32_t n, struct cma_copy *copy)
-{
-	uint64_t off = w->off;
-
-	if (w->flags & IBV_SEND_INLINE) {
-		copy->local[copy->n_local++] = (struct iovec){ w->data + off, n };
-		return true;
-	}
-	for (uint32_t i = 0; i < w->n_sge && n; i++) {
-		const struct ibv_sge *sge = &w->sge[i];
-		struct mr_ref *ref = &copy->refs[copy->n_refs];
-		void *ptr;
-
-		if (off >= sge->length) {
-			off -= sge->length;
-			continue;
-		}
-		uint32_t piece = sge->length - off < n ? sge->length - off : n;
-
-		if (mr_ref_in(qp_td(qp), sge->lkey, qp->pd, NULL, sge->addr + off, piece,
-			    w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0, false, ref,
-			    &ptr) < 0)
-			return false;
-		copy->n_refs++;
-		if (ref->mr && ref->mr->null)
-			return false;
-		copy->local[copy->n_local++] = (struct iovec){ ptr, piece };
-		n -= piece;
-		off = 0;
-	}
-	return n == 0;
-}
-
 /* The last 8 bytes, as the destination is aligned, go last, in a piece of their own: the kernel copies piece by piece. */
-static void cma_remote(const struct swqe *w, uint64_t addr, uint32_t n, struct cma_copy *copy)
+static unsigned cut(struct iovec remote[2], uint64_t addr, uint32_t n, bool last)
 {
-	uint64_t end = addr + n;
-	uint32_t tail = 0;
+	uint32_t tail = (addr + n) & (TAIL - 1);
 
-	if (w->opcode == IBV_WR_RDMA_READ && copy->n_local) {
-		const struct iovec *last = &copy->local[copy->n_local - 1];
-
-		end = (uintptr_t)last->iov_base + last->iov_len;
+	if (!tail)
+		tail = TAIL;
+	if (!last || tail >= n) {
+		remote[0] = (struct iovec){ (void *)(uintptr_t)addr, n };
+		return 1;
 	}
-	if (w->off + n == w->length)
-		tail = end & 7 ? end & 7 : 8;
-	if (tail < n)
-		copy->remote[copy->n_remote++] =
-			(struct iovec){ (void *)(uintptr_t)addr, n - tail };
-	else
-		tail = n;
-	if (tail)
-		copy->remote[copy->n_remote++] =
-			(struct iovec){ (void *)(uintptr_t)(addr + n - tail), tail };
+	remote[0] = (struct iovec){ (void *)(uintptr_t)addr, n - tail };
+	remote[1] = (struct iovec){ (void *)(uintptr_t)(addr + n - tail), tail };
+	return 2;
 }
 
-static void cma_begin(const struct pair *pair, const struct swqe *w, struct cma_copy *copy)
+/*
+ * Led by the guard word, so that nothing is written into another process that has the pid by now. What is read is thrown away
+ * then: whoever reads looks afterwards whether the peer is alive, which costs less (tests/models/README.md, proto-kill.c).
+ */
+static int pieces_write(const struct pair *pair, const struct pieces *p, uint64_t addr, uint32_t n, bool last)
 {
-	copy->n_refs = copy->n_local = copy->n_remote = 0;
-	if (w->opcode == IBV_WR_RDMA_READ)
-		return;
-	copy->guard = pair->page->guard_value;
-	copy->local[copy->n_local++] = (struct iovec){ &copy->guard, sizeof(copy->guard) };
-	copy->remote[copy->n_remote++] =
-		(struct iovec){ (void *)(uintptr_t)pair->page->guard_addr, sizeof(copy->guard) };
+	uint64_t guard = pair->page->guard_value;
+	struct iovec local[PIECES_MAX + 1], remote[3];
+	unsigned n_remote = 1 + cut(remote + 1, addr, n, last);
+	ssize_t moved;
+
+	local[0] = (struct iovec){ &guard, sizeof(guard) };
+	remote[0] = (struct iovec){ (void *)(uintptr_t)pair->page->guard_addr, sizeof(guard) };
+	memcpy(local + 1, p->iov, p->n * sizeof(local[0]));
+	moved = process_vm_writev(pair->pid, local, 1 + p->n, remote, n_remote, 0);
+	if (moved < 0)
+		return -errno;
+	return moved == (ssize_t)(sizeof(guard) + n) ? 0 : -EFAULT;
 }
 
 /* 0, or why not: -EPERM and -ESRCH for good. */
-static int cma_move(struct pair *pair, const struct swqe *w, struct cma_copy *copy, uint32_t n)
+static int cma_move(struct pair *pair, const struct swqe *w, struct pieces *p, uint64_t addr, uint32_t n)
 {
-	ssize_t moved;
+	bool last = w->off + n == w->length;
 
-	if (w->opcode == IBV_WR_RDMA_READ) {
-		moved = process_vm_readv(pair->pid, copy->local, copy->n_local, copy->remote,
-			copy->n_remote, 0);
-		if (moved >= 0 && !pair_is_alive(pair))
-			return -ESRCH;
-	} else {
-		moved = process_vm_writev(pair->pid, copy->local, copy->n_local, copy->remote,
-			copy->n_remote, 0);
-		moved -= moved < 0 ? 0 : (ssize_t)sizeof(copy->guard);
-	}
-	if (moved < 0)
-		return -errno;
-	return moved == (ssize_t)n ? 0 : -EFAULT;
+	return w->opcode == IBV_WR_RDMA_READ ? pieces_read(pair, p, addr, n, last) : pieces_write(pair, p, addr, n, last);
 }
 
 void engine_cma_over(struct pair *pair, int err)
@@ -377,36 +315,36 @@ void engine_cma_over(struct pair *pair, int err)
 
 bool engine_cma(struct wire *wire, const struct swqe *w, void *mine, uint64_t remote)
 {
-	struct cma_copy copy;
+	struct pieces p;
 	int err;
 
-	cma_begin(wire->pair, w, &copy);
-	copy.local[copy.n_local++] = (struct iovec){ mine, w->length };
-	cma_remote(w, remote, w->length, &copy);
-	err = cma_move(wire->pair, w, &copy, w->length);
+	p.iov[0] = (struct iovec){ mine, w->length };
+	p.n = 1;
+	p.n_refs = 0;
+	err = cma_move(wire->pair, w, &p, remote, w->length);
 	engine_cma_over(wire->pair, err);
 	return err == 0;
 }
 
 static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t n)
 {
+	unsigned access = w->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0;
 	struct pair *pair = wire->pair;
-	struct cma_copy copy;
+	struct pieces p;
 	uint64_t addr;
-	int err;
-
-	cma_begin(pair, w, &copy);
 	/* All that is left is checked with every slice: nothing of a message that does not fit is stored. */
-	err = mr_peer_check(pair->page, w->rkey, w->raddr + w->off, w->length - w->off, swqe_access(w),
-		wire, &addr);
+	int err = mr_peer_check(pair->page, w->rkey, w->raddr + w->off, w->length - w->off, swqe_access(w), wire, &addr);
+
 	if (err < 0)
 		return err;
-	err = -EINVAL;
-	if (cma_local(qp, w, n, &copy)) {
-		cma_remote(w, addr, n, &copy);
-		err = cma_move(pair, w, &copy, n);
-	}
-	cma_release(&copy);
+	p.n = p.n_refs = 0;
+	if (w->flags & IBV_SEND_INLINE)
+		p.iov[p.n++] = (struct iovec){ w->data + w->off, n };
+	else
+		err = pieces_find(&p, qp_td(qp), qp->pd, w->sge, w->n_sge, w->off, n, access);
+	if (!err)
+		err = cma_move(pair, w, &p, addr, n);
+	pieces_release(&p);
 	return err;
 }
 

@@ -8,16 +8,15 @@
  * as far as that lends it, and an answer costs a message its second copy.
  */
 #include <errno.h>
-#include <sys/uio.h>
 
 #include "client/soft/copy.h"
 #include "client/soft/page.h"
+#include "client/soft/pieces.h"
 #include "client/soft/qp_private.h"
 #include "client/soft/rt_private.h"
 
 #define PULL_MIN  (VSD_CHUNK + 1) /* shorter ones take the lane, and so do longer ones than */
 #define PULL_MAX  (4u << 20)
-#define PULL_SGES 32
 #define TAIL	  8u
 
 uint32_t pull_can(void)
@@ -82,92 +81,17 @@ bool pull_begin(struct soft_qp *qp, struct wire *wire)
 	return false;
 }
 
-struct pieces {
-	struct iovec local[PULL_SGES + 1];
-	struct mr_ref refs[PULL_SGES];
-	unsigned n;
-};
-
-static void release(struct pieces *p)
-{
-	while (p->n)
-		mr_unref(&p->refs[--p->n]);
-}
-
-/* Where @n bytes go that begin at @off of the message. */
-static int find_local(struct soft_qp *qp, uint64_t off, uint32_t n, struct pieces *p)
-{
-	const struct soft_rwqe *recv = &qp->priv->resp.recv;
-	const struct soft_pd *pd = qp->srq ? qp->srq->pd : qp->pd;
-
-	for (uint32_t i = 0; i < recv->n_sge && n; i++) {
-		const struct ibv_sge *sge = &recv->sge[i];
-		void *ptr;
-
-		if (off >= sge->length) {
-			off -= sge->length;
-			continue;
-		}
-		uint32_t piece = sge->length - off < n ? sge->length - off : n;
-
-		if (p->n == PULL_SGES)
-			return -E2BIG;
-		int err = mr_ref_in(qp_td(qp), sge->lkey, pd, NULL, sge->addr + off, piece, IBV_ACCESS_LOCAL_WRITE, false,
-				    &p->refs[p->n], &ptr);
-
-		if (err < 0)
-			return err;
-		p->local[p->n] = (struct iovec){ ptr, piece };
-		if (p->refs[p->n++].mr->null)
-			return -EINVAL;
-		n -= piece;
-		off = 0;
-	}
-	return n || !p->n ? -ERANGE : 0;
-}
-
-static int store(const struct mr_ref *ref, void *to, const void *from, size_t n)
-{
-	return mr_is_paged(ref) ? copy_to_paged(to, from, n) : copy_to_program(to, from, n);
-}
-
-/*
- * The last 8 bytes, as the destination is aligned, are stored here, after the rest. They are fetched with it all the same: each
- * piece of the peer's costs the kernel another walk through its pages.
- */
-static int read_peer(struct pair *pair, struct pieces *p, uint64_t addr, uint32_t n, bool last)
-{
-	struct iovec remote = { (void *)(uintptr_t)addr, n }, *end = &p->local[p->n - 1];
-	uint8_t bytes[TAIL], *to = (uint8_t *)end->iov_base + end->iov_len;
-	size_t tail = last ? (uintptr_t)to & 7 : 0;
-	ssize_t moved;
-
-	if (last && !tail)
-		tail = TAIL;
-	if (tail > end->iov_len)
-		tail = end->iov_len;
-	end->iov_len -= tail;
-	p->local[p->n] = (struct iovec){ bytes, tail };
-	moved = process_vm_readv(pair->pid, p->local, p->n + 1, &remote, 1, 0);
-	if (moved < 0)
-		return -errno;
-	/* What another process has there, which has the pid by now, is thrown away: as of a READ (protocol.md 14). */
-	if (!pair_is_alive(pair))
-		return -ESRCH;
-	if (moved != (ssize_t)n)
-		return -EFAULT;
-	return tail ? store(&p->refs[p->n - 1], to - tail, bytes, tail) : 0;
-}
-
 /* Both ends are of this process. */
 static int copy_here(const struct pieces *p, uint64_t addr)
 {
 	int err = 0;
 
 	for (unsigned i = 0; i < p->n && !err; i++) {
-		const struct iovec *to = &p->local[i];
+		const struct iovec *to = &p->iov[i];
+		const void *from = (const void *)(uintptr_t)addr;
 
-		err = store(&p->refs[i], to->iov_base, (const void *)(uintptr_t)addr, to->iov_len);
+		err = mr_is_paged(&p->refs[i]) ? copy_to_paged(to->iov_base, from, to->iov_len) :
+						 copy_to_program(to->iov_base, from, to->iov_len);
 		addr += to->iov_len;
 	}
 	return err;
@@ -184,12 +108,13 @@ static int fetch(struct soft_qp *qp, const struct wire *wire, uint32_t n)
 
 	if (err < 0)
 		return err;
-	p.n = 0;
-	err = find_local(qp, resp->got, n, &p);
+	p.n = p.n_refs = 0;
+	err = pieces_find(&p, qp_td(qp), qp->srq ? qp->srq->pd : qp->pd, resp->recv.sge, resp->recv.n_sge, resp->got, n,
+			  IBV_ACCESS_LOCAL_WRITE);
 	if (!err)
 		err = engine_pull(wire->pair, true) == PULL_COPY ? copy_here(&p, addr) :
-								   read_peer(wire->pair, &p, addr, n, n == left);
-	release(&p);
+								   pieces_read(wire->pair, &p, addr, n, n == left);
+	pieces_release(&p);
 	/* What was closed meanwhile belongs to a WR that is flushed, or to nobody. */
 	return err ? err : mr_peer_check(wire->pair->page, head->rw.rkey, at, left, 0, wire, &again);
 }
