@@ -37,7 +37,6 @@ enum { SENT, RECEIVED, DONE };
 static __thread uint64_t locks;
 static bool marks;
 
-#ifndef ELISION_NO_COUNT
 #define COUNTED(name)                                                          \
 	__attribute__((visibility("default"))) int name(pthread_mutex_t *mutex) \
 	{                                                                      \
@@ -50,7 +49,6 @@ static bool marks;
 COUNTED(pthread_mutex_lock)
 COUNTED(pthread_mutex_trylock)
 COUNTED(pthread_mutex_unlock)
-#endif
 
 #define ACCESS                                                                                                          \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -338,12 +336,8 @@ static unsigned poll_ex(void)
 /* On a machine that is busy the peer may be waiting for the processor that this thread polls on. */
 static void empty(unsigned *polls)
 {
-#ifndef ELISION_NO_COUNT
 	if (++*polls % PATIENCE == 0)
 		sched_yield();
-#else
-	(void)polls;
-#endif
 }
 
 /* The peer's message, and its next one, may come before what is waited for. */
@@ -398,14 +392,6 @@ static bool agree(int sock, bool more)
 
 static int side(int sock, bool domain, bool mark, unsigned rounds, const char *name)
 {
-#ifdef ELISION_NO_COUNT /* a benchmark: each side has a processor */
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(*name - 'a', &set);
-	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
-		sched_setaffinity(0, sizeof(set), &set);
-#endif
 	struct address mine = open_end(domain);
 	unsigned clean = 0, n = 0, round = e.way == ways ? ROUND : SHORT_ROUND;
 	uint64_t best = UINT64_MAX, least = UINT64_MAX, last;
@@ -434,9 +420,6 @@ static int side(int sock, bool domain, bool mark, unsigned rounds, const char *n
 		least = last < least ? last : least;
 		clean += last == 0;
 		n++;
-#ifdef ELISION_NO_COUNT
-		clean = n == rounds ? CLEAN : 0;
-#endif
 	} while (agree(sock, clean < CLEAN && n < rounds));
 	printf("%s\tclean %u of %u\tlocks %llu, at least %llu\t%.1f ns\n", name, clean, n, (unsigned long long)last,
 		(unsigned long long)least, (double)best / round);
