@@ -270,7 +270,6 @@ static void drain_kick(void)
 	} while (n == sizeof(bytes));
 	if (n == 0)
 		end_kick();
-	rt_count(VSD_COUNT_WAKEUPS, 1);
 }
 
 /* True: this thread reads the kick pipe now. */
@@ -360,6 +359,7 @@ static int block_sleep(int fd, bool lead, int cancel)
 			return 0;
 		if (n > 0 && p[1].revents) {
 			drain_kick();
+			rt_count(VSD_COUNT_WAKEUPS, 1);
 			if (block_spin(fd))
 				return 0;
 		}
@@ -578,6 +578,8 @@ void *sleep_thread(void *arg)
 			sleep_read_events();
 		if (what == ON_KICK && is_polled())
 			what = 0;
+		else if (what & ON_KICK)
+			rt_count(VSD_COUNT_WAKEUPS, 1);
 		if (what & (ON_WAKE | ON_KICK | ON_EVENTS) && !atomic_load(&rt.stop))
 			work_off();
 		if (what & ON_TIMER)

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "client/soft/rt_private.h"
@@ -164,6 +165,42 @@ START_TEST(polls_of_full_queues_make_it_active)
 }
 END_TEST
 
+/* One kick, and polls until the progress thread has read it. */
+static void kick_and_poll(struct soft_cq *cq)
+{
+	struct ibv_wc wc;
+	char byte = 0;
+	int left;
+
+	ck_assert_int_eq(write(loop.kick, &byte, 1), 1);
+	do {
+		for (unsigned i = 0; i < 16; i++)
+			ck_assert_int_eq(soft_poll_cq(&cq->v.cq, 1, &wc), 0);
+		ck_assert_int_eq(ioctl(rt.kick, FIONREAD, &left), 0);
+	} while (left);
+}
+
+/* Who polls finds by itself what it is kicked for. (A kick that comes with a tick, or right behind it, counts.) */
+START_TEST(kicks_of_who_polls_are_left_to_the_polls)
+{
+	struct soft_cq *cq = loop_cq(&loop, 4);
+	uint64_t before;
+	struct ibv_wc wc;
+	bool left = false;
+
+	while (!atomic_load(&rt.polling) || !given())
+		soft_poll_cq(&cq->v.cq, 1, &wc);
+	for (unsigned tries = 0; tries < 1000 && !left; tries++) {
+		before = loop_counter(VSD_COUNT_WAKEUPS);
+		for (unsigned i = 0; i < 4; i++)
+			kick_and_poll(cq);
+		left = loop_counter(VSD_COUNT_WAKEUPS) == before;
+	}
+	ck_assert(left);
+	loop_cq_free(cq);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("sleep");
@@ -181,6 +218,7 @@ int main(void)
 	tcase_add_test(t, kick_begins_an_epoch);
 	tcase_add_test(t, hung_up_pipe_is_left_alone);
 	tcase_add_test(t, polls_of_full_queues_make_it_active);
+	tcase_add_test(t, kicks_of_who_polls_are_left_to_the_polls);
 	t = harness_tcase(suite, "sleep in a thread domain");
 	tcase_add_checked_fixture(t, loop_with_domain, NULL);
 	tcase_add_checked_fixture(t, setup, teardown);
