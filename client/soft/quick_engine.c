@@ -134,7 +134,7 @@ static inline __attribute__((always_inline)) void *find_mine(struct together *al
 		if (!all->mr)
 			return NULL;
 	}
-	return mr_named_at(all->mr, w->sge->addr, w->length);
+	return mr_named_at(all->mr, w->sge->addr, w->sge->length); /* an atomic may name more than its eight bytes */
 }
 
 /* Inside a hazard that names both keys. False: nothing was done, or it is to be done again. */
@@ -197,10 +197,14 @@ bool quick_engine(struct soft_qp *qp, struct wire *wire)
 	struct requester *req = &qp->priv->req;
 	uint32_t budget = QP_COPY_SLICE;
 
-	while (req->tx != req->head && is_quick(qp, swqe_at(req, req->tx)) && swqe_at(req, req->tx)->length <= budget &&
-	       is_in_turn(qp, wire)) {
-		unsigned n = run_together(qp, wire, &budget);
+	while (req->tx != req->head && is_quick(qp, swqe_at(req, req->tx)) && is_in_turn(qp, wire)) {
+		unsigned n;
 
+		if (swqe_at(req, req->tx)->length > budget) {
+			qp_again(qp);
+			return true;
+		}
+		n = run_together(qp, wire, &budget);
 		if (!n)
 			return false;
 		qp_count(qp, VSD_COUNT_INITIATOR_RUN, n);
@@ -209,7 +213,7 @@ bool quick_engine(struct soft_qp *qp, struct wire *wire)
 		if (req->started < req->tx)
 			req->started = req->tx;
 		requester_complete(qp);
-		if (req->tx == req->head)
+		if (req->tx == req->head || qp->priv->failure != QP_FINE)
 			return qp->priv->failure == QP_FINE;
 	}
 	return false;
@@ -253,7 +257,8 @@ static bool take(const struct requester *req, const struct ibv_send_wr *wr, stru
 struct list_run {
 	struct soft_qp *qp;
 	uint64_t places; /* that are left */
-	uint32_t bytes;
+	uint32_t budget; /* bytes that are left */
+	uint64_t sent, received;
 	unsigned n, pending; /* that many are not behind una yet */
 };
 
@@ -267,68 +272,103 @@ static void pass(struct list_run *run)
 	run->pending = 0;
 }
 
-static inline __attribute__((always_inline)) void ran(struct list_run *run, struct swqe *w, uint64_t wr_id, uint32_t length,
-						      unsigned flags)
+/* What completes it, if anything does; the queue's una moves on behind that. */
+static __attribute__((noinline)) void complete(struct list_run *run, const struct ibv_send_wr *wr, uint32_t length)
+{
+	struct swqe w = { .wr_id = wr->wr_id, .opcode = wr->opcode, .length = length };
+
+	pass(run);
+	run->qp->priv->req.una--;
+	requester_cqe(run->qp, &w, IBV_WC_SUCCESS);
+	run->qp->priv->req.una++;
+}
+
+static inline __attribute__((always_inline)) void ran(struct list_run *run, const struct ibv_send_wr *wr, uint32_t length)
 {
 	run->n++;
 	run->pending++;
 	run->places--;
-	run->bytes += length;
-	if (!(run->qp->init.sq_sig_all || flags & IBV_SEND_SIGNALED))
-		return;
-	w->wr_id = wr_id;
-	w->length = length;
-	pass(run);
-	run->qp->priv->req.una--; /* as in the queue: it moves on behind the completion */
-	requester_cqe(run->qp, w, IBV_WC_SUCCESS);
-	run->qp->priv->req.una++;
+	run->budget -= length;
+	if (wr->opcode == IBV_WR_RDMA_WRITE)
+		run->sent += length;
+	else if (wr->opcode == IBV_WR_RDMA_READ)
+		run->received += length;
+	if (run->qp->init.sq_sig_all || wr->send_flags & IBV_SEND_SIGNALED)
+		complete(run, wr, length);
 }
 
-/* The WR behind one that was run: the same between the same regions. False: it is not, or not whole in them. */
-static inline __attribute__((always_inline)) bool follow(const struct together *all, const struct swqe *first,
-							 const struct ibv_send_wr *wr, uint32_t budget)
+/* The usual WR behind one that was run: a WRITE or a READ between the same regions. Its length; 0: it is not, or not whole in them. */
+static inline __attribute__((always_inline)) uint32_t follow(const struct together *all, const struct swqe *first,
+							     const struct ibv_send_wr *wr, uint32_t budget)
 {
-	const struct ibv_sge *sge = wr->sg_list;
+	bool read = wr->opcode == IBV_WR_RDMA_READ;
+	struct ibv_sge sge;
 	uint8_t *mine, *theirs;
 
-	if (wr->opcode != first->opcode || wr->num_sge != 1 || wr->wr.rdma.rkey != first->rkey ||
-	    (wr->send_flags & IBV_SEND_INLINE) | is_inline(first) || sge->lkey != first->sge->lkey || !sge->length ||
-	    sge->length > budget)
-		return false;
-	mine = mr_named_at(all->mr, sge->addr, sge->length);
-	theirs = map_window_at(all->window, wr->wr.rdma.remote_addr, sge->length, swqe_access(first));
+	if (!all->window || !all->mr || !(read || wr->opcode == IBV_WR_RDMA_WRITE) || wr->num_sge != 1 ||
+	    wr->wr.rdma.rkey != first->rkey)
+		return 0;
+	sge = *wr->sg_list;
+	if (sge.lkey != first->sge->lkey || !sge.length || sge.length > budget || (read && !all->access))
+		return 0;
+	mine = mr_named_at(all->mr, sge.addr, sge.length);
+	theirs = map_window_at(all->window, wr->wr.rdma.remote_addr, sge.length, read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE);
 	if (!mine || !theirs)
-		return false;
-	if (first->opcode == IBV_WR_RDMA_WRITE)
-		copy_short(theirs, mine, sge->length);
+		return 0;
+	if (read)
+		copy_short(mine, theirs, sge.length);
 	else
-		copy_short(mine, theirs, sge->length);
-	return true;
+		copy_short(theirs, mine, sge.length);
+	return sge.length;
+}
+
+/* The same of any that may share the hazard. */
+static __attribute__((noinline)) uint32_t run_like(struct together *all, const struct swqe *first, const struct ibv_send_wr *wr,
+						   uint32_t budget)
+{
+	struct swqe w;
+
+	if (!take(&all->qp->priv->req, wr, &w) || w.length > budget || !is_alike(all->qp, first, &w) || !run_one(all, &w))
+		return 0;
+	return w.length;
 }
 
 /* From the first one on, as many as share a hazard; @list is what is left. */
-static void run_list(struct list_run *run, struct wire *wire, struct swqe *first, struct ibv_send_wr **list)
+static void run_list(struct list_run *run, struct wire *wire, const struct swqe *first, struct ibv_send_wr **list)
 {
 	struct together all = { .qp = run->qp, .wire = wire };
-	const struct ibv_send_wr *wr;
 
 	if (!begin_together(&all, first))
 		return;
 	if (run_one(&all, first)) {
-		ran(run, first, first->wr_id, first->length, first->flags);
-		wr = *list = (*list)->next;
-		if (all.mr && all.window && !swqe_is_atomic(first)) {
-			while (wr && run->places && run->qp->priv->failure == QP_FINE && follow(&all, first, wr, QP_COPY_SLICE - run->bytes)) {
-				ran(run, first, wr->wr_id, wr->sg_list->length, wr->send_flags);
-				wr = *list = wr->next;
-			}
-		}
+		const struct ibv_send_wr *wr = *list;
+		uint32_t length = first->length;
+
+		do {
+			ran(run, wr, length);
+			wr = *list = wr->next;
+			if (!wr || !run->places || run->qp->priv->failure != QP_FINE)
+				break;
+			length = follow(&all, first, wr, run->budget);
+			if (!length)
+				length = run_like(&all, first, wr, run->budget);
+		} while (length);
 	}
 	wire_hazard_leave(wire, all.hazard);
 }
 
-/* What each group of alike ones did. */
-static void settle(struct list_run *run, const struct swqe *first)
+/* What is inline is read by the post, whatever other WRs of it do: of several they are copied into the queue first. */
+static bool is_for_list(const struct ibv_send_wr *list)
+{
+	if (!list->next)
+		return true;
+	for (; list; list = list->next)
+		if (list->send_flags & IBV_SEND_INLINE)
+			return false;
+	return true;
+}
+
+static void settle(struct list_run *run)
 {
 	struct soft_qp *qp = run->qp;
 	struct requester *req = &qp->priv->req;
@@ -338,28 +378,39 @@ static void settle(struct list_run *run, const struct swqe *first)
 	if (req->started < req->tx)
 		req->started = req->tx;
 	qp_count(qp, VSD_COUNT_INITIATOR_RUN, run->n);
-	if (!swqe_is_atomic(first))
-		qp_count(qp, first->opcode == IBV_WR_RDMA_READ ? VSD_COUNT_BYTES_RECEIVED : VSD_COUNT_BYTES_SENT, run->bytes);
+	if (run->sent)
+		qp_count(qp, VSD_COUNT_BYTES_SENT, run->sent);
+	if (run->received)
+		qp_count(qp, VSD_COUNT_BYTES_RECEIVED, run->received);
+}
+
+static uint64_t places(const struct requester *req)
+{
+	uint64_t used = req->head - req->internals - atomic_load_explicit(&req->freed, memory_order_acquire);
+
+	return used < req->max ? req->max - used : 0;
 }
 
 unsigned quick_list(struct soft_qp *qp, struct ibv_send_wr **list)
 {
 	struct requester *req = &qp->priv->req;
 	struct wire *wire = atomic_load_explicit(&qp->wire, memory_order_relaxed);
-	unsigned n = 0;
+	struct list_run run = { .qp = qp, .budget = QP_COPY_SLICE };
+	struct swqe first;
+	unsigned before;
 
-	while (*list && wire && req->tx == req->head && !rt_owes() && is_in_turn(qp, wire)) {
-		uint64_t used = req->head - req->internals - atomic_load_explicit(&req->freed, memory_order_acquire);
-		struct list_run run = { .qp = qp, .places = used < req->max ? req->max - used : 0 };
-		struct swqe first;
-
-		if (!run.places || !take(req, *list, &first) || !is_quick(qp, &first))
+	if (!*list || !wire || !is_for_list(*list))
+		return 0;
+	do {
+		before = run.n;
+		run.places = places(req);
+		if (req->tx != req->head || rt_owes() || !is_in_turn(qp, wire) || !run.places || !take(req, *list, &first) ||
+		    !is_quick(qp, &first) || first.length > run.budget)
 			break;
 		run_list(&run, wire, &first, list);
-		if (!run.n)
-			break;
-		settle(&run, &first);
-		n += run.n;
-	}
-	return n;
+		pass(&run);
+	} while (*list && run.n != before);
+	if (run.n)
+		settle(&run);
+	return run.n;
 }

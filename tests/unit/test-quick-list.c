@@ -142,7 +142,7 @@ START_TEST(inline_bytes_need_no_key)
 	ck_assert_uint_eq(list_counted(VSD_COUNT_INITIATOR_RUN), 4);
 	ck_assert_uint_eq(list_counted(VSD_COUNT_POSTS), 4);
 	ck_assert_uint_eq(list_counted(VSD_COUNT_BYTES_SENT), 3 * 8 + longest);
-	ck_assert_uint_eq(list_copied(), 1); /* what was refused */
+	ck_assert_uint_eq(list_copied(), 5); /* the last of which was refused */
 	assert_model();
 	list_expect(3, 4, IBV_WC_SUCCESS);
 	ck_assert(list_nothing());
@@ -490,6 +490,49 @@ START_TEST(it_comes_to_the_same)
 }
 END_TEST
 
+/* --- faults of d1ec4e5 ---------------------------------------------------------------------------------------------------- */
+
+/* Inline bytes are those at the time of the post, whatever a READ before them brings. */
+START_TEST(inline_bytes_are_taken_at_once)
+{
+	model_run(false, 0);
+	memcpy(model + 8192, memory, 8);
+	memcpy(model_here, region + 4096, 8);
+	list_add(IBV_WR_RDMA_READ, 4096, 0, 8);
+	list_add(IBV_WR_RDMA_WRITE, 8192, 0, 8)->send_flags = IBV_SEND_INLINE;
+	list_signal(2);
+	ck_assert_int_eq(list_post(), 0);
+	list_expect(1, 2, IBV_WC_SUCCESS);
+	assert_model();
+}
+END_TEST
+
+/* All of an atomic's piece is to be in its region. */
+START_TEST(a_long_piece_of_an_atomic)
+{
+	model_run(false, 0);
+	list_add(IBV_WR_ATOMIC_FETCH_AND_ADD, 512, LIST_MEMORY - 8, 16);
+	ck_assert_int_eq(list_post(), 0);
+	list_expect(0, 1, IBV_WC_LOC_PROT_ERR);
+	assert_model();
+}
+END_TEST
+
+/* What is longer goes on with the next turn. */
+START_TEST(a_post_copies_a_slice_or_two)
+{
+	for (unsigned i = 0; i < 16; i++)
+		list_add(IBV_WR_RDMA_WRITE, 0, 0, QP_COPY_SLICE / 4);
+	list_signal(16);
+	bool inside = rt_enter();
+
+	ck_assert_int_eq(list_post(), 0);
+	ck_assert_uint_le(list_counted(VSD_COUNT_BYTES_SENT), 2 * QP_COPY_SLICE);
+	rt_leave(inside);
+	list_expect(15, 16, IBV_WC_SUCCESS);
+}
+END_TEST
+
 static void add_tests(TCase *t)
 {
 	tcase_set_timeout(t, 30);
@@ -507,6 +550,9 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, a_state_that_runs_nothing);
 	tcase_add_loop_test(t, closing_waits_for_a_list, 0, 2);
 	tcase_add_loop_test(t, it_comes_to_the_same, 1, 4);
+	tcase_add_test(t, inline_bytes_are_taken_at_once);
+	tcase_add_test(t, a_long_piece_of_an_atomic);
+	tcase_add_test(t, a_post_copies_a_slice_or_two);
 }
 
 int main(void)
