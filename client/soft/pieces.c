@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* The pieces of memory that the kernel copies to and from, for the cma engine (engines.c) and for fetched SENDs (pull.c). */
 #include "client/soft/pieces.h"
 
 #include <errno.h>

@@ -297,7 +297,7 @@ static inline __attribute__((always_inline)) void ran(struct list_run *run, cons
 		complete(run, wr, length);
 }
 
-/* The usual WR behind one that was run: a WRITE or a READ between the same regions. Its length; 0: it is not, or not whole in them. */
+/* The usual WR behind one that was run: a WRITE or a READ between the same regions. Its length; 0: it is none, or not whole there. */
 static inline __attribute__((always_inline)) uint32_t follow(const struct together *all, const struct swqe *first,
 							     const struct ibv_send_wr *wr, uint32_t budget)
 {

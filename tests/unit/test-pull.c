@@ -93,7 +93,8 @@ static void put(struct vsd_req head)
 
 /* --- what is fetched --------------------------------------------------------------------------------------------------- */
 
-static const uint32_t lengths[] = { VSD_CHUNK + 1, VSD_CHUNK + 8, ONE, QP_COPY_SLICE, QP_COPY_SLICE + 8, QP_COPY_SLICE + 9, 2 * QP_COPY_SLICE + 3, SIZE };
+static const uint32_t lengths[] = { VSD_CHUNK + 1,     VSD_CHUNK + 8,	   ONE, QP_COPY_SLICE, QP_COPY_SLICE + 8,
+				    QP_COPY_SLICE + 9, 2 * QP_COPY_SLICE + 3, SIZE };
 
 START_TEST(a_message_is_fetched_whole)
 {
