@@ -210,7 +210,7 @@ static bool map_usable(const struct soft_qp *qp, const struct wire *wire, const 
 }
 
 /*
- * A slice is far below the size from which non-temporal stores pay, and memcpy() fences its own: by the release that
+ * A slice is below the size from which non-temporal stores pay, and memcpy() fences its own: by the release that
  * leaves the hazard everything is where others look.
  */
 static enum engine_result map_inside(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget,

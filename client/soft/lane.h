@@ -85,7 +85,10 @@ static inline bool wire_space_pending(const struct wire *wire)
 	       atomic_load_explicit(&theirs->resp_taken, memory_order_relaxed) != lane_pos(&wire->resp_out.taken);
 }
 
-/* The peer has not taken, or not said that it took, all that it was sent. */
+/*
+ * The peer has not taken, or not said that it took, all that it was sent. It publishes what it took together with what it
+ * acknowledges.
+ */
 static inline bool wire_untaken(const struct wire *wire)
 {
 	return lane_pos(&wire->req_out.pos) != atomic_load_explicit(&wire->theirs->req_taken, memory_order_acquire) ||

@@ -12,10 +12,10 @@
 #include "client/soft/td.h"
 
 #define ROUND_WIRES 64u	    /* wires taken from ready bits in one round */
-#define ROUND_RUNS 64u	    /* QPs of the run queue */
+#define ROUND_RUNS 16u	    /* QPs of the run queue, each of which may copy QP_COPY_SLICE */
 #define ROUND_PAIRS 32u
 #define RECV_TRIES 16u
-#define TICK_ROUNDS 2u	    /* of others between two ticks: they are at it */
+#define TICK_ROUNDS 2u	    /* of polls between two ticks: they are at it */
 
 /* --- loopback -------------------------------------------------------------------------------------------------------- */
 
@@ -522,7 +522,10 @@ static bool is_quiet(void)
 
 bool progress_poll(void)
 {
+	unsigned polls = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed);
+
 	rt.rounds += 1;
+	atomic_store_explicit(&rt.poll_rounds, polls + 1, memory_order_relaxed);
 	/* Most polls look at the wires that were used last and at nothing else. */
 	if (rt.rounds % FULL_ROUNDS && is_quiet())
 		return hot_quick(&rt.hot);
@@ -604,15 +607,15 @@ static bool tick_at(struct wire *wire)
 }
 
 /*
- * Rounds of others since the last tick. They serve the queues of this process, as it is theirs to: a long copy that is cut
+ * Rounds of polls since the last tick. They serve the queues of this process, as it is theirs to: a long copy that is cut
  * into turns is always in the run queue, and would go on here, by system calls, while who polls waits for its locks.
  */
 static bool others_poll(void)
 {
 	static unsigned rounds_then; /* under the progress lock */
-	unsigned rounds = rt.rounds - rounds_then;
+	unsigned now = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed), rounds = now - rounds_then;
 
-	rounds_then = rt.rounds;
+	rounds_then = now;
 	return rounds >= TICK_ROUNDS;
 }
 

@@ -127,12 +127,12 @@ static enum vsd_stage stage_for(int err)
 }
 
 /*
- * Whether this turn goes on with it. One message may take all of its bytes; but of several their sender waits for the
- * acknowledgements, which are due before a whole queue of it is done.
+ * One message may take all bytes of a turn; but of several their sender waits for the acknowledgements, which are due before a
+ * whole queue of it is done.
  */
-static bool goes_on(const struct responder *resp)
+bool pull_may_begin(const struct soft_qp *qp)
 {
-	return resp->pull_left && (resp->got || resp->pull_left > QP_COPY_SLICE - QP_SLICE);
+	return qp->priv->resp.pull_left > QP_COPY_SLICE - QP_SLICE;
 }
 
 int pull_run(struct soft_qp *qp, struct wire *wire)
@@ -145,7 +145,7 @@ int pull_run(struct soft_qp *qp, struct wire *wire)
 
 		if (left > resp->pull_left + (uint64_t)TAIL)
 			n = resp->pull_left;
-		if (goes_on(resp))
+		if (resp->pull_left)
 			hazard = wire_hazard_enter(wire, resp->head.rw.rkey, NULL);
 		if (!hazard) {
 			qp_again(qp);

@@ -375,6 +375,8 @@ bool pull_is_for(const struct soft_qp *qp, const struct wire *wire, const struct
 bool pull_is_forced(void);
 /* The receiver's: whether it fetches at all what comes by @wire; else why not goes back (rq lock). */
 bool pull_begin(struct soft_qp *qp, struct wire *wire);
+/* Whether this turn begins with another one. */
+bool pull_may_begin(const struct soft_qp *qp);
 /* Goes on with it (both locks). 1: requests may be served; 0: out of budget; -EPROTO. */
 int pull_run(struct soft_qp *qp, struct wire *wire);
 

@@ -209,7 +209,7 @@ static void publish(struct soft_qp *qp, struct wire *wire)
 		return;
 	resp->dirty = resp->notify = false;
 	wire_ack(wire, resp->done);
-	wire_notify_soon(wire);
+	wire_notify_ack(wire);
 }
 
 /*
@@ -531,7 +531,7 @@ bool quick_post(struct soft_qp *qp, const struct ibv_send_wr *wr)
 	if (!push_one(qp, wire, w, slots, chunk))
 		return false;
 	req->head++;
-	wire_notify(wire);
+	wire_notify_post(wire);
 	if (chunk >= 0)
 		pair_chunk_ahead(wire->pair, POOL_REQ, w->length);
 	return true;

@@ -283,7 +283,8 @@ static __attribute__((noinline)) void complete(struct list_run *run, const struc
 	run->qp->priv->req.una++;
 }
 
-static inline __attribute__((always_inline)) void ran(struct list_run *run, const struct ibv_send_wr *wr, uint32_t length)
+/* True: it completes by itself, once the hazard is left. */
+static inline __attribute__((always_inline)) bool ran(struct list_run *run, const struct ibv_send_wr *wr, uint32_t length)
 {
 	run->n++;
 	run->pending++;
@@ -293,8 +294,7 @@ static inline __attribute__((always_inline)) void ran(struct list_run *run, cons
 		run->sent += length;
 	else if (wr->opcode == IBV_WR_RDMA_READ)
 		run->received += length;
-	if (run->qp->init.sq_sig_all || wr->send_flags & IBV_SEND_SIGNALED)
-		complete(run, wr, length);
+	return run->qp->init.sq_sig_all || wr->send_flags & IBV_SEND_SIGNALED;
 }
 
 /* The usual WR behind one that was run: a WRITE or a READ between the same regions. Its length; 0: it is none, or not whole there. */
@@ -333,28 +333,33 @@ static __attribute__((noinline)) uint32_t run_like(struct together *all, const s
 	return w.length;
 }
 
-/* From the first one on, as many as share a hazard; @list is what is left. */
+/* From the first one on, as many as share a hazard, up to one that completes; @list is what is left. */
 static void run_list(struct list_run *run, struct wire *wire, const struct swqe *first, struct ibv_send_wr **list)
 {
 	struct together all = { .qp = run->qp, .wire = wire };
+	const struct ibv_send_wr *wr = *list, *completes = NULL;
+	uint32_t length, last = 0;
 
 	if (!begin_together(&all, first))
 		return;
-	if (run_one(&all, first)) {
-		const struct ibv_send_wr *wr = *list;
-		uint32_t length = first->length;
-
-		do {
-			ran(run, wr, length);
-			wr = *list = wr->next;
-			if (!wr || !run->places || run->qp->priv->failure != QP_FINE)
-				break;
-			length = follow(&all, first, wr, run->budget);
-			if (!length)
-				length = run_like(&all, first, wr, run->budget);
-		} while (length);
+	length = run_one(&all, first) ? first->length : 0;
+	while (length) {
+		last = length;
+		*list = wr->next;
+		if (ran(run, wr, length)) {
+			completes = wr;
+			break;
+		}
+		wr = wr->next;
+		if (!wr || !run->places)
+			break;
+		length = follow(&all, first, wr, run->budget);
+		if (!length)
+			length = run_like(&all, first, wr, run->budget);
 	}
 	wire_hazard_leave(wire, all.hazard);
+	if (completes)
+		complete(run, completes, last);
 }
 
 /* What is inline is read by the post, whatever other WRs of it do: of several they are copied into the queue first. */

@@ -95,6 +95,7 @@ struct rt {
 	struct soft_td *tds, *td_turn; /* all thread domains; whose turn it is in polls of something else */
 	unsigned parked;	       /* how many are */
 	unsigned rounds, idle_rounds;
+	_Atomic unsigned poll_rounds; /* of those, what polls made; written under the progress lock */
 	bool leftover; /* the last round stopped at its bound */
 	/* what else each poll looks at */
 	_Atomic bool loop_any, run_any, watch_any, garbage_any; /* of the lists below */

@@ -28,7 +28,7 @@
 #include "client/soft/td.h"
 
 #define WAIT_MAX_MS 1000
-#define KICK_POLLS  2u /* between two ticks */
+#define KICK_ROUNDS 2u /* between two ticks */
 
 /* epoll data of our own fds; anything else is a pair, by its pidfd. */
 enum { ON_WAKE = 1, ON_TIMER = 2, ON_EVENTS = 4, ON_KICK = 8, ON_MAX = 16 };
@@ -487,31 +487,30 @@ static void look_alive(uint64_t now)
 	map_reap();
 }
 
-static uint64_t polls_then; /* at the last tick; the progress thread's */
-
-static uint64_t all_polls(void)
-{
-	return atomic_load_explicit(&rt.polls, memory_order_relaxed) + td_polls();
-}
+static unsigned rounds_then; /* of polls, at the last tick; the progress thread's */
 
 /*
- * Threads poll, and did so since the last tick: what they are kicked for they find, after the copy that they are in just now;
- * from here they would only be kept off their locks. If they stop, the second tick from now finds it.
+ * Threads poll for the whole process, and did so since the last tick: what they are kicked for they find, after the copy that
+ * they are in just now; from here they would only be kept off their locks. If they stop, the second tick from now finds it:
+ * as long as the process is awake there is one.
  */
 static bool is_polled(void)
 {
-	return atomic_load(&rt.polling) && all_polls() - polls_then >= KICK_POLLS;
+	return atomic_load(&rt.polling) && !rt_asleep() &&
+	       atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed) - rounds_then >= KICK_ROUNDS;
 }
 
 /* A tick while threads poll. */
 static void polling_tick(void)
 {
+	static uint64_t polls_then; /* the progress thread's */
 	static unsigned idle_ticks;
-	uint64_t polls = all_polls();
+	uint64_t polls = atomic_load_explicit(&rt.polls, memory_order_relaxed) + td_polls();
 
 	progress_tick();
 	idle_ticks = polls != polls_then ? 0 : idle_ticks + 1;
 	polls_then = polls;
+	rounds_then = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed);
 	if (idle_ticks < IDLE_TICKS)
 		return;
 	idle_ticks = 0;

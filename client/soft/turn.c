@@ -53,6 +53,19 @@ void qp_publish_sq(struct soft_qp *qp)
 	publish(qp, true, false);
 }
 
+/* The same of a post that put messages into the lane, and did nothing else. */
+static void publish_messages(struct soft_qp *qp, struct wire *wire)
+{
+	struct requester *req = &qp->priv->req;
+
+	if (!req->notify || req->resp_dirty) {
+		qp_publish_sq(qp);
+		return;
+	}
+	req->notify = false;
+	wire_notify_post(wire);
+}
+
 void qp_publish_rq(struct soft_qp *qp)
 {
 	publish(qp, false, true);
@@ -136,12 +149,18 @@ static bool inbound(struct soft_qp *qp, struct wire *wire)
 			qp_again(qp);
 			break;
 		}
+		/* One that is begun is taken, and its sender has to be told soon what became of it. */
+		if (head.op == VSD_REQ_PULL && !pull_may_begin(qp)) {
+			qp_again(qp);
+			break;
+		}
 		rc = responder_serve(qp, wire, &head);
 		did |= rc > 0;
 		if (rc <= 0)
 			break;
+		/* Both: who sees all taken takes what is acknowledged for all there is (wire_untaken()). */
 		if (head.flags & VSD_F_CHUNK && n % GIVE_BACK == GIVE_BACK - 1)
-			wire_give_back(wire);
+			wire_ack(wire, qp->priv->resp.done);
 	}
 	if (rc < 0)
 		qp_fail(qp, QP_FAIL_WIRE, IBV_EVENT_QP_FATAL);
@@ -293,7 +312,7 @@ void qp_posted(struct soft_qp *qp)
 	if (wire && quick_engine(qp, wire))
 		return;
 	if (wire && quick_push(qp, wire)) {
-		qp_publish_sq(qp);
+		publish_messages(qp, wire);
 		return;
 	}
 	if (priv->stopped)

@@ -280,15 +280,10 @@ void wire_resp_consume(struct wire *wire)
 
 /* --- acknowledgements -------------------------------------------------------------------------------------------- */
 
-void wire_give_back(struct wire *wire)
-{
-	atomic_store_explicit(&wire->mine->req_taken, wire->req_in.pos, memory_order_release);
-}
-
 void wire_ack(struct wire *wire, uint64_t acked)
 {
 	atomic_store_explicit(&wire->mine->acked, acked, memory_order_release);
-	wire_give_back(wire);
+	atomic_store_explicit(&wire->mine->req_taken, wire->req_in.pos, memory_order_release);
 }
 
 void wire_resp_ack(struct wire *wire)
@@ -407,31 +402,45 @@ static void notify(struct wire *wire)
 
 void wire_notify(struct wire *wire)
 {
-	uint32_t acks = atomic_load_explicit(&wire->acks, memory_order_acquire);
+	uint32_t published = wire_published(wire);
 
 	/* What was published stands before the looks at the ready bit and at the peer's state (datapath: sleeping). */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!is_told(wire))
 		notify(wire);
 	/* Of two that look at the same time the slower one may say less than was looked at, and then somebody looks again. */
-	if (acks != atomic_load_explicit(&wire->looked, memory_order_relaxed))
-		atomic_store_explicit(&wire->looked, acks, memory_order_relaxed);
+	if (published != atomic_load_explicit(&wire->looked, memory_order_relaxed))
+		atomic_store_explicit(&wire->looked, published, memory_order_relaxed);
 }
 
 /*
  * The barrier would wait until the peer gives the line up, and so would whoever polled. Without it a peer that falls asleep just
  * now may seem awake: that is found by the look that comes later, with the tick at the latest. Where none comes it is now.
  */
-void wire_notify_soon(struct wire *wire)
+static void notify_soon(struct wire *wire, _Atomic uint32_t *count)
 {
 	if (!atomic_load_explicit(&rt.polling, memory_order_relaxed) || !is_told(wire)) {
 		wire_notify(wire);
 		return;
 	}
-	atomic_store_explicit(&wire->acks, atomic_load_explicit(&wire->acks, memory_order_relaxed) + 1, memory_order_release);
+	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_release);
 	/* Another thread may have armed meanwhile, and found nothing owed. */
 	if (__builtin_expect(!atomic_load_explicit(&rt.polling, memory_order_relaxed), 0))
 		wire_notify(wire);
+}
+
+void wire_notify_ack(struct wire *wire)
+{
+	notify_soon(wire, &wire->acks);
+}
+
+/* For a domain's wire the tick would have to take the domain, if its owner did not poll. */
+void wire_notify_post(struct wire *wire)
+{
+	if (atomic_load_explicit(&wire->td, memory_order_relaxed))
+		wire_notify(wire);
+	else
+		notify_soon(wire, &wire->posts);
 }
 
 void wire_notify_space(struct wire *wire)

@@ -101,8 +101,11 @@ struct wire {
 	unsigned word;		      /* of the domain, with its bit */
 	int hazard; /* the pair's slot that it keeps, -1: none (sq lock) */
 	struct wire_view view; /* (sq lock) */
-	/* acknowledgements published without a barrier before the look at the peer; as many of them as a look came after */
-	_Atomic uint32_t acks, looked;
+	/*
+	 * What was published without a barrier before the look at the peer: acknowledgements (rq lock), posts (sq lock); and as
+	 * many of both as a look came after.
+	 */
+	_Atomic uint32_t acks, posts, looked;
 	uint64_t kept_to;	/* messages before it are in order (order.h, rq lock) */
 	_Atomic unsigned want;	/* WIRE_WANT_* bits set in mine->want_space */
 	_Atomic bool released;
@@ -168,9 +171,7 @@ const void *wire_resp_payload(struct wire *wire, const struct vsd_resp *resp);
 void wire_resp_consume(struct wire *wire);
 
 /* --- acknowledgements -------------------------------------------------------------------------------------------- */
-/* Publishes req_in.pos: the peer may use those slots and chunks again (rq lock). */
-void wire_give_back(struct wire *wire);
-/* The same, and the count of the peer's completed messages. */
+/* Publishes req_in.pos and the count of the peer's completed messages (rq lock). */
 void wire_ack(struct wire *wire, uint64_t acked);
 /* Publishes resp_in.pos (sq lock). */
 void wire_resp_ack(struct wire *wire);
@@ -192,14 +193,19 @@ void wire_want_clear(struct wire *wire, unsigned want);
  * may be called under sq or rq lock. Loopback: puts the other end's wire into the hot set. */
 void wire_notify(struct wire *wire);
 /*
- * The same for an acknowledgement (rq lock): a peer that seems awake is looked at again, behind a barrier, with the next notice
- * of this wire, the next poll, or the tick.
+ * The same where threads of this process poll, for an acknowledgement (rq lock), for messages (sq lock): a peer that seems awake
+ * is looked at again, behind a barrier, with the next notice of this wire that has one, the next poll, or the tick.
  */
-void wire_notify_soon(struct wire *wire);
+void wire_notify_ack(struct wire *wire);
+void wire_notify_post(struct wire *wire);
+static inline uint32_t wire_published(const struct wire *wire)
+{
+	return atomic_load_explicit(&wire->acks, memory_order_acquire) + atomic_load_explicit(&wire->posts, memory_order_acquire);
+}
+
 static inline bool wire_owes_look(const struct wire *wire)
 {
-	return atomic_load_explicit(&wire->acks, memory_order_relaxed) !=
-	       atomic_load_explicit(&wire->looked, memory_order_relaxed);
+	return wire_published(wire) != atomic_load_explicit(&wire->looked, memory_order_relaxed);
 }
 
 static inline void wire_look_owed(struct wire *wire)

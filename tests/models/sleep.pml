@@ -64,9 +64,39 @@ inline kick()
 	}
 }
 
+/* Behind the barrier: the bit, and the status word. All that was published until then has been told. */
+inline look(s, k, b)
+{
+	atomic {
+#ifndef NO_SENDER_BARRIER
+		FENCE(s);
+#endif
+		LOAD(s, BIT(s), b)
+	}
+	if
+	:: b == 0 -> LOCKED(s, BIT(s), 1)
+	:: else
+	fi;
+	b = 0;
+	LOAD(s, STATE, st[s]);
+	if
+	:: (st[s] & 1) && (st[s] >> 1) != LAST(s) ->
+#ifdef REMEMBER_FIRST
+		LAST(s) = st[s] >> 1;
+		kick()
+#else
+		kick();
+		LAST(s) = st[s] >> 1
+#endif
+	:: else
+	fi;
+	d_step { posted[s] = k; st[s] = 0 }
+}
+
 proctype sender(byte s)
 {
 	byte k, b;
+	bool owes;	/* a look, which a poll, a post or a tick of this process makes */
 
 	do
 	:: k < COUNT(s) ->
@@ -76,31 +106,25 @@ proctype sender(byte s)
 		:: k < COUNT(s) -> STORE(s, SLOT(s, k), 1); k++
 		:: true
 		fi;
-		atomic {
-#ifndef NO_SENDER_BARRIER
-			FENCE(s);
-#endif
-			LOAD(s, BIT(s), b)
-		}
-		if
-		:: b == 0 -> LOCKED(s, BIT(s), 1)
-		:: else
-		fi;
-		b = 0;
+#ifdef POLLS
+		LOAD(s, BIT(s), b);
 		LOAD(s, STATE, st[s]);
+		owes = b && !(st[s] & 1);
+		d_step { b = 0; st[s] = 0 };
 		if
-		:: (st[s] & 1) && (st[s] >> 1) != LAST(s) ->
-#ifdef REMEMBER_FIRST
-			LAST(s) = st[s] >> 1;
-			kick()
+		:: owes ->
+#ifdef OWES_NOTHING
+			d_step { posted[s] = k; owes = false }
 #else
-			kick();
-			LAST(s) = st[s] >> 1
+			skip
 #endif
-		:: else
-		fi;
-		d_step { posted[s] = k; st[s] = 0 }
-	:: else -> break
+		:: else -> look(s, k, b)
+		fi
+	:: owes -> look(s, k, b); owes = false
+#else
+		look(s, k, b)
+#endif
+	:: k == COUNT(s) && !owes -> break
 	od
 }
 

@@ -475,6 +475,7 @@ static void run_lists(unsigned seed, bool quick, struct outcome *o)
 		wrs[n - 1].send_flags |= IBV_SEND_SIGNALED;
 		ck_assert_int_eq(list_post(), 0);
 		take(o, LIST_FIRST + n - 1);
+		rt_leave(rt_enter()); /* it is counted behind the completion, perhaps by the progress thread */
 		o->sent += list_counted(VSD_COUNT_BYTES_SENT);
 		o->received += list_counted(VSD_COUNT_BYTES_RECEIVED);
 	}
@@ -490,7 +491,7 @@ START_TEST(it_comes_to_the_same)
 }
 END_TEST
 
-/* --- faults of d1ec4e5 ---------------------------------------------------------------------------------------------------- */
+/* --- what the first version did otherwise ---------------------------------------------------------------------------------------------------- */
 
 /* Inline bytes are those at the time of the post, whatever a READ before them brings. */
 START_TEST(inline_bytes_are_taken_at_once)
