@@ -491,7 +491,7 @@ START_TEST(it_comes_to_the_same)
 }
 END_TEST
 
-/* --- what the first version did otherwise ---------------------------------------------------------------------------------------------------- */
+/* --- what the first version did otherwise --------------------------------------------------------------------------------- */
 
 /* Inline bytes are those at the time of the post, whatever a READ before them brings. */
 START_TEST(inline_bytes_are_taken_at_once)
