@@ -426,7 +426,6 @@ static struct outcome {
 		uint32_t status, opcode, byte_len, qp_num;
 	} done[2000];
 	unsigned n;
-	uint64_t sent, received;
 } outcomes[2];
 
 static void add_any(unsigned *seed)
@@ -475,14 +474,12 @@ static void run_lists(unsigned seed, bool quick, struct outcome *o)
 		wrs[n - 1].send_flags |= IBV_SEND_SIGNALED;
 		ck_assert_int_eq(list_post(), 0);
 		take(o, LIST_FIRST + n - 1);
-		rt_leave(rt_enter()); /* it is counted behind the completion, perhaps by the progress thread */
-		o->sent += list_counted(VSD_COUNT_BYTES_SENT);
-		o->received += list_counted(VSD_COUNT_BYTES_RECEIVED);
 	}
 	memcpy(o->there, region, LIST_SIZE);
 	memcpy(o->here, memory, LIST_MEMORY);
 }
 
+/* Not the bytes: what a busy machine makes take the lane is counted at its other end, too, which is in this process. */
 START_TEST(it_comes_to_the_same)
 {
 	run_lists((unsigned)_i, true, &outcomes[0]);
