@@ -16,16 +16,6 @@
 #include "client/soft/mr.h"
 #include "client/soft/rt.h"
 
-/* How many of @n bytes to @dst go last: the aligned eight that end the range, or what the end has of an unaligned one. */
-static size_t tail_of(const void *dst, size_t n)
-{
-	size_t tail = ((uintptr_t)dst + n) & 7;
-
-	if (!tail)
-		tail = 8;
-	return tail < n ? tail : n;
-}
-
 /* @n <= 8. An aligned eight is one store; less is stored upwards, so that the last byte is the last. */
 static void store_tail(uint8_t *dst, const uint8_t *src, size_t n)
 {
@@ -72,7 +62,7 @@ void copy_ordered(void *dst, const void *src, size_t n)
 	if (n == 0)
 		return;
 
-	size_t tail = tail_of(dst, n);
+	size_t tail = copy_tail((uintptr_t)dst + n, n);
 
 	if (n > tail)
 		copy_plain(dst, src, n - tail);
@@ -106,7 +96,7 @@ static int copy_guarded(uint8_t *to, const uint8_t *from, size_t n, size_t tail,
 
 static int to_guarded(void *dst, const void *src, size_t n)
 {
-	return copy_guarded(dst, src, n, tail_of(dst, n), true);
+	return copy_guarded(dst, src, n, copy_tail((uintptr_t)dst + n, n), true);
 }
 
 /* Where a sandbox forbids the call, only the progress thread's word for it is missing: the manual says what that means. */

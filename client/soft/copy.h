@@ -16,6 +16,16 @@ int copy_from_program(void *dst, const void *src, size_t n);
 /* The same of memory that may not be there (on-demand paging): so in whatever thread, at the price of a system call. */
 int copy_to_paged(void *dst, const void *src, size_t n);
 int copy_from_paged(void *dst, const void *src, size_t n);
+/* How many of @n bytes that end at @end go last: the aligned eight that end the range, or what the end has of an unaligned one. */
+static inline size_t copy_tail(uintptr_t end, size_t n)
+{
+	size_t tail = end & 7;
+
+	if (!tail)
+		tail = 8;
+	return tail < n ? tail : n;
+}
+
 /* memmove(), where processors do it well. */
 void copy_plain(void *dst, const void *src, size_t n);
 /* The same with the rule about the last bytes. */

@@ -54,13 +54,9 @@ int pieces_read(struct pair *pair, struct pieces *p, uint64_t addr, uint32_t n, 
 {
 	struct iovec remote = { (void *)(uintptr_t)addr, n }, *end = &p->iov[p->n - 1];
 	uint8_t bytes[TAIL], *to = (uint8_t *)end->iov_base + end->iov_len;
-	size_t tail = last && n > TAIL ? (uintptr_t)to & (TAIL - 1) : 0;
+	size_t tail = last && n > TAIL ? copy_tail((uintptr_t)to, end->iov_len) : 0;
 	ssize_t moved;
 
-	if (last && n > TAIL && !tail)
-		tail = TAIL;
-	if (tail > end->iov_len)
-		tail = end->iov_len;
 	end->iov_len -= tail;
 	p->iov[p->n] = (struct iovec){ bytes, tail };
 	moved = process_vm_readv(pair->pid, p->iov, p->n + (tail != 0), &remote, 1, 0);

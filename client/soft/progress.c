@@ -15,7 +15,7 @@
 #define ROUND_RUNS 16u	    /* QPs of the run queue, each of which may copy QP_COPY_SLICE */
 #define ROUND_PAIRS 32u
 #define RECV_TRIES 16u
-#define TICK_ROUNDS 2u	    /* of polls between two ticks: they are at it */
+#define TICK_ROUNDS 2u	    /* of polls since the last tick: they are at it */
 
 /* --- loopback -------------------------------------------------------------------------------------------------------- */
 
@@ -606,23 +606,18 @@ static bool tick_at(struct wire *wire)
 	return wire_outlived(wire);
 }
 
-/*
- * Rounds of polls since the last tick. They serve the queues of this process, as it is theirs to: a long copy that is cut
- * into turns is always in the run queue, and would go on here, by system calls, while who polls waits for its locks.
- */
-static bool others_poll(void)
-{
-	static unsigned rounds_then; /* under the progress lock */
-	unsigned now = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed), rounds = now - rounds_then;
+static unsigned rounds_then; /* of polls, at the last tick; the progress thread's */
 
-	rounds_then = now;
-	return rounds >= TICK_ROUNDS;
+bool progress_is_polled(void)
+{
+	return atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed) - rounds_then >= TICK_ROUNDS;
 }
 
 void progress_tick(void)
 {
-	bool old = false;
+	bool old = false, polled = progress_is_polled();
 
+	rounds_then = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed);
 	/* Who has the lock does what would be done here, but for domains that are not parked. */
 	if (!rt_try_enter() && !(td_any() && rt_enter()))
 		return;
@@ -634,9 +629,13 @@ void progress_tick(void)
 		old |= summary & pair->priv->summary_then;
 		pair->priv->summary_then = summary;
 	}
-	/* What this process has for itself (loopback, the run queue, timers) it may have left to nobody. */
+	/*
+	 * What this process has for itself (loopback, the run queue, timers) it may have left to nobody. Polls serve the queues, as
+	 * it is theirs to: a long copy that is cut into turns is always in the run queue, and would go on here, by system calls, while
+	 * who polls waits for its locks.
+	 */
 	old |= take_all_waiting();
-	if (!others_poll()) {
+	if (!polled) {
 		old |= take_loop();
 		old |= run_queue();
 	}

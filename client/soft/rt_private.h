@@ -205,8 +205,10 @@ void progress_end(bool did);
 bool rt_work(void);
 /* A round with the lock waited for, that looks at every ready bit, not at the summaries alone. True: there may be more. */
 bool progress_sweep(void);
-/* One tick of the active process: serves what outlived a tick. */
+/* The progress thread's, both. One tick of the active process: serves what outlived a tick. */
 void progress_tick(void);
+/* Threads have made rounds of polls since the last tick. */
+bool progress_is_polled(void);
 /* Puts a wire that was attached into the hot set. Progress lock held. */
 void progress_adopt(struct wire *wire);
 void progress_forget_wire(struct wire *wire);

@@ -28,7 +28,6 @@
 #include "client/soft/td.h"
 
 #define WAIT_MAX_MS 1000
-#define KICK_ROUNDS 2u /* between two ticks */
 
 /* epoll data of our own fds; anything else is a pair, by its pidfd. */
 enum { ON_WAKE = 1, ON_TIMER = 2, ON_EVENTS = 4, ON_KICK = 8, ON_MAX = 16 };
@@ -487,8 +486,6 @@ static void look_alive(uint64_t now)
 	map_reap();
 }
 
-static unsigned rounds_then; /* of polls, at the last tick; the progress thread's */
-
 /*
  * Threads poll for the whole process, and did so since the last tick: what they are kicked for they find, after the copy that
  * they are in just now; from here they would only be kept off their locks. If they stop, the second tick from now finds it:
@@ -496,8 +493,7 @@ static unsigned rounds_then; /* of polls, at the last tick; the progress thread'
  */
 static bool is_polled(void)
 {
-	return atomic_load(&rt.polling) && !rt_asleep() &&
-	       atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed) - rounds_then >= KICK_ROUNDS;
+	return atomic_load(&rt.polling) && !rt_asleep() && progress_is_polled();
 }
 
 /* A tick while threads poll. */
@@ -510,7 +506,6 @@ static void polling_tick(void)
 	progress_tick();
 	idle_ticks = polls != polls_then ? 0 : idle_ticks + 1;
 	polls_then = polls;
-	rounds_then = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed);
 	if (idle_ticks < IDLE_TICKS)
 		return;
 	idle_ticks = 0;
