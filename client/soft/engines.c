@@ -262,20 +262,23 @@ static bool cma_usable(const struct soft_qp *qp, const struct wire *wire, const 
 	       (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_READ);
 }
 
-/* The last 8 bytes, as the destination is aligned, go last, in a piece of their own: the kernel copies piece by piece. */
-static unsigned cut(struct iovec remote[2], uint64_t addr, uint32_t n, bool last)
+/*
+ * Cuts the pieces, of which there are @n and room for one more, before the last @tail bytes: the kernel copies piece by piece,
+ * which others see in that order (x86). A piece more of the peer's memory would cost it another walk through the peer's pages.
+ */
+static unsigned cut(struct iovec *iov, unsigned n, size_t tail)
 {
-	uint32_t tail = (addr + n) & (TAIL - 1);
+	unsigned i = n - 1;
 
-	if (!tail)
-		tail = TAIL;
-	if (!last || tail >= n) {
-		remote[0] = (struct iovec){ (void *)(uintptr_t)addr, n };
-		return 1;
-	}
-	remote[0] = (struct iovec){ (void *)(uintptr_t)addr, n - tail };
-	remote[1] = (struct iovec){ (void *)(uintptr_t)(addr + n - tail), tail };
-	return 2;
+	while (tail > iov[i].iov_len)
+		tail -= iov[i--].iov_len;
+	if (tail == iov[i].iov_len)
+		return n;
+	memmove(iov + i + 1, iov + i, (n - i) * sizeof(*iov));
+	iov[i].iov_len -= tail;
+	iov[i + 1].iov_base = (uint8_t *)iov[i].iov_base + iov[i].iov_len;
+	iov[i + 1].iov_len = tail;
+	return n + 1;
 }
 
 /*
@@ -285,14 +288,15 @@ static unsigned cut(struct iovec remote[2], uint64_t addr, uint32_t n, bool last
 static int pieces_write(const struct pair *pair, const struct pieces *p, uint64_t addr, uint32_t n, bool last)
 {
 	uint64_t guard = pair->page->guard_value;
-	struct iovec local[PIECES_MAX + 1], remote[3];
-	unsigned n_remote = 1 + cut(remote + 1, addr, n, last);
+	struct iovec remote[2] = { { (void *)(uintptr_t)pair->page->guard_addr, sizeof(guard) }, { (void *)(uintptr_t)addr, n } };
+	struct iovec local[PIECES_MAX + 2] = { { &guard, sizeof(guard) } };
+	unsigned n_local = p->n;
 	ssize_t moved;
 
-	local[0] = (struct iovec){ &guard, sizeof(guard) };
-	remote[0] = (struct iovec){ (void *)(uintptr_t)pair->page->guard_addr, sizeof(guard) };
-	memcpy(local + 1, p->iov, p->n * sizeof(local[0]));
-	moved = process_vm_writev(pair->pid, local, 1 + p->n, remote, n_remote, 0);
+	memcpy(local + 1, p->iov, n_local * sizeof(local[0]));
+	if (last)
+		n_local = cut(local + 1, n_local, copy_tail(addr + n, n));
+	moved = process_vm_writev(pair->pid, local, 1 + n_local, remote, 2, 0);
 	if (moved < 0)
 		return -errno;
 	return moved == (ssize_t)(sizeof(guard) + n) ? 0 : -EFAULT;
@@ -348,6 +352,18 @@ static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint
 	return err;
 }
 
+/* As slice(). What has the whole turn is done by calls that are longer. */
+static uint32_t cma_length(const struct swqe *w, uint32_t *budget)
+{
+	uint32_t whole = QP_CMA_SLICE, n;
+
+	if (*budget < QP_COPY_SLICE)
+		return slice(w, budget);
+	n = slice(w, &whole);
+	*budget -= n < *budget ? n : *budget;
+	return n;
+}
+
 static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint32_t *budget)
 {
 	struct vsd_hazard *hazard = wire_hazard_enter(wire, w->rkey, NULL);
@@ -356,7 +372,7 @@ static enum engine_result cma_run(struct soft_qp *qp, struct wire *wire, struct 
 
 	if (!hazard)
 		return ENGINE_NO;
-	n = slice(w, budget);
+	n = cma_length(w, budget);
 	err = cma_slice(qp, wire, w, n);
 	wire_hazard_leave(wire, hazard);
 	engine_cma_over(wire->pair, err);

@@ -22,6 +22,7 @@
 
 #define QP_SLICE	(256u << 10) /* bytes that one turn puts into chunks in one direction */
 #define QP_COPY_SLICE	(1u << 20)   /* or copies right to where they belong: the fewer calls of the kernel's, the better */
+#define QP_CMA_SLICE	(4u << 20)   /* or has the kernel copy, if that is all it does: from here on longer calls gain nothing */
 #define QP_TURN_WRS	64	     /* requests, responses or WRs of one turn */
 #define QP_MESSAGE_MAX	(1u << 31)   /* max_msg_sz */
 #define QP_UD_MTU	4096u
