@@ -219,11 +219,17 @@ void loop_mark(struct wire *wire);
 void loop_retire(struct wire *wire);
 /* Puts it on its way to the hot set. */
 void loop_heat(struct wire *wire);
-void watch_add(struct wire *wire);
-/* Looks at a list of watched wires: those that stay on it. */
-struct wire *watch_prune(struct wire *list, uint64_t now);
 /* The wire has work, and had it at the last tick, and nobody did any of it. Progress lock held. */
 bool wire_outlived(struct wire *wire);
+
+/* --- untaken.c ------------------------------------------------------------------------------------------------------- */
+/* Watches it until its descriptors are taken. */
+void watch_add(struct wire *wire);
+void watch_forget(const struct wire *wire);
+/* Looks at a list of watched wires: those that stay on it. */
+struct wire *watch_prune(struct wire *list, uint64_t now);
+/* The same of those of no domain. */
+void watch_all(uint64_t now);
 
 /* --- td.c, td_round.c, td_serve.c --------------------------------------------------------------------------------------- */
 struct soft_td;
@@ -271,6 +277,15 @@ void sleep_read_events(void);
 void rt_armed(struct soft_td *td);
 /* The process is not known to poll, or sleeps: one empty poll more. */
 void sleep_polled(void);
+/* From here on nobody kicks. The tick that is armed then lets the process sleep again. */
+void sleep_stay_awake(void);
+/* The caller then looks at everything, and blocks. */
+void sleep_fall(void);
+/* True: this thread reads the kick pipe from now on, until sleep_lead_end(). */
+bool sleep_lead(void);
+void sleep_lead_end(void);
+/* Reads the kick pipe. Its reader's. */
+void sleep_drain_kick(void);
 
 static inline bool rt_asleep(void)
 {

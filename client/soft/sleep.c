@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/poll.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,8 +31,6 @@
 /* epoll data of our own fds; anything else is a pair, by its pidfd. */
 enum { ON_WAKE = 1, ON_TIMER = 2, ON_EVENTS = 4, ON_KICK = 8, ON_MAX = 16 };
 
-static const int fault_signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
-
 _Atomic(void *) rt_progress_self;
 
 /* --- the state word ---------------------------------------------------------------------------------------------------- */
@@ -44,8 +41,7 @@ static void state_store(uint64_t state)
 	atomic_store(&rt.page->state, state);
 }
 
-/* The caller then looks at everything, and blocks. */
-static void fall_asleep(void)
+void sleep_fall(void)
 {
 	pthread_mutex_lock(&rt.state_lock);
 	state_store(((atomic_load(&rt.state) >> 1) + 1) << 1 | 1);
@@ -57,7 +53,7 @@ static void fall_asleep(void)
  * From here on nobody kicks. Whoever wakes the process may go back to the program, or block without reading the pipe:
  * the tick that is armed here puts it to sleep again. The progress thread arms its own.
  */
-static void stay_awake(void)
+void sleep_stay_awake(void)
 {
 	if (!rt_asleep())
 		return;
@@ -128,6 +124,61 @@ static bool take_kick_back(void)
 	return mine;
 }
 
+/* The daemon and all peers are gone: a pipe that hung up is readable for ever. */
+static void end_kick(void)
+{
+	pthread_mutex_lock(&rt.state_lock);
+	if (rt.kick_given)
+		watch_fd(EPOLL_CTL_DEL, rt.kick, ON_KICK);
+	rt.kick_given = false;
+	atomic_store(&rt.kick_over, true);
+	pthread_mutex_unlock(&rt.state_lock);
+}
+
+void sleep_drain_kick(void)
+{
+	char bytes[512];
+	long n;
+
+	do {
+		n = syscall(SYS_read, rt.kick, bytes, sizeof(bytes));
+	} while (n == sizeof(bytes));
+	if (n == 0)
+		end_kick();
+}
+
+/* True: this thread reads the kick pipe now. */
+bool sleep_lead(void)
+{
+	bool lead;
+
+	pthread_mutex_lock(&rt.state_lock);
+	lead = !rt.leader;
+	rt.leader = true;
+	if (lead && rt.kick_given) {
+		watch_fd(EPOLL_CTL_DEL, rt.kick, ON_KICK);
+		rt.kick_given = false;
+	}
+	pthread_mutex_unlock(&rt.state_lock);
+	return lead;
+}
+
+/*
+ * Back to the program, or cancelled. Until it blocks again nobody kicks; the progress thread takes over when that takes
+ * longer than a tick.
+ */
+void sleep_lead_end(void)
+{
+	uint64_t now = rt_now();
+
+	pthread_mutex_lock(&rt.state_lock);
+	rt.leader = false;
+	pthread_mutex_unlock(&rt.state_lock);
+	atomic_store(&rt.left_at, now);
+	sleep_stay_awake();
+	sleep_arm(now + TICK_NS);
+}
+
 /* --- polling ------------------------------------------------------------------------------------------------------------- */
 
 /*
@@ -153,7 +204,7 @@ void sleep_polled(void)
 	if (took > FLIP_NS || !atomic_load_explicit(&rt.running, memory_order_relaxed))
 		return;
 	atomic_store(&rt.polling, true);
-	stay_awake();
+	sleep_stay_awake();
 	sleep_arm(now + TICK_NS);
 }
 
@@ -178,7 +229,7 @@ void rt_armed(struct soft_td *td)
 	/* It polled, and goes over to events: not ten milliseconds of ticks first. */
 	atomic_store(&rt.polling, false);
 	take_kick_back();
-	fall_asleep();
+	sleep_fall();
 	if (progress_sweep())
 		sleep_wake(); /* there may be more */
 }
@@ -192,7 +243,7 @@ static void work_off(void)
 	do {
 		uint64_t end = now + SPIN_NS;
 
-		stay_awake();
+		sleep_stay_awake();
 		do {
 			if (rt_work())
 				end = rt_now() + SPIN_NS;
@@ -207,185 +258,9 @@ static void work_off(void)
 			return;
 		}
 		take_kick_back();
-		fall_asleep();
+		sleep_fall();
 		more = progress_sweep();
 	} while (more);
-}
-
-/* --- a thread that blocks for an event --------------------------------------------------------------------------------------- */
-
-static bool readable(int fd)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	return poll(&p, 1, 0) != 0; /* an error too: the caller's read() says which */
-}
-
-/*
- * About one wake-up's length of progress before sleeping. Where this process has one processor of several, whoever it waits for
- * may need that one, or be on another: it spins for as long as that helps, and then tries now and then.
- */
-static bool block_spin(int fd)
-{
-	bool spins = rt.many_cpus || spin_begin(&rt.spin);
-	uint64_t end = rt_now() + SPIN_NS;
-	bool found, first = true;
-
-	stay_awake();
-	do {
-		for (unsigned i = 0; i < 16; i++)
-			if (rt_work())
-				break;
-		found = readable(fd);
-		if (found || !spins)
-			break;
-		if (!rt.many_cpus)
-			sched_yield();
-		first = false;
-	} while (rt_now() < end);
-	if (spins && !rt.many_cpus && !(found && first))
-		spin_end(&rt.spin, found);
-	return found;
-}
-
-/* The daemon and all peers are gone: a pipe that hung up is readable for ever. */
-static void end_kick(void)
-{
-	pthread_mutex_lock(&rt.state_lock);
-	if (rt.kick_given)
-		watch_fd(EPOLL_CTL_DEL, rt.kick, ON_KICK);
-	rt.kick_given = false;
-	atomic_store(&rt.kick_over, true);
-	pthread_mutex_unlock(&rt.state_lock);
-}
-
-static void drain_kick(void)
-{
-	char bytes[512];
-	long n;
-
-	do {
-		n = syscall(SYS_read, rt.kick, bytes, sizeof(bytes));
-	} while (n == sizeof(bytes));
-	if (n == 0)
-		end_kick();
-}
-
-/* True: this thread reads the kick pipe now. */
-static bool lead_enter(void)
-{
-	bool lead;
-
-	pthread_mutex_lock(&rt.state_lock);
-	lead = !rt.leader;
-	rt.leader = true;
-	if (lead && rt.kick_given) {
-		watch_fd(EPOLL_CTL_DEL, rt.kick, ON_KICK);
-		rt.kick_given = false;
-	}
-	pthread_mutex_unlock(&rt.state_lock);
-	return lead;
-}
-
-/*
- * Back to the program, or cancelled. Until it blocks again nobody kicks; the progress thread takes over when that takes
- * longer than a tick.
- */
-static void lead_leave(void *lead)
-{
-	uint64_t now = rt_now();
-
-	if (!*(bool *)lead)
-		return;
-	pthread_mutex_lock(&rt.state_lock);
-	rt.leader = false;
-	pthread_mutex_unlock(&rt.state_lock);
-	atomic_store(&rt.left_at, now);
-	stay_awake();
-	sleep_arm(now + TICK_NS);
-}
-
-/*
- * poll(2) is never restarted; read(2) on a uverbs file would be, if the handler asks for it. Which one ran is not known:
- * all have to ask, but for those of faults (sanitizers and crash reporters have them).
- */
-static bool restarts(void)
-{
-	sigset_t faults;
-
-	sigemptyset(&faults);
-	for (size_t i = 0; i < sizeof(fault_signals) / sizeof(fault_signals[0]); i++)
-		sigaddset(&faults, fault_signals[i]);
-	for (int sig = 1; sig < NSIG; sig++) {
-		struct sigaction action;
-
-		if (sigismember(&faults, sig) || sigaction(sig, NULL, &action) < 0)
-			continue;
-		if (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART))
-			return false;
-	}
-	return true;
-}
-
-/* Cancellation is allowed here alone: not between the read of the pipe and the end of what it asks for. */
-static int poll_cancellable(struct pollfd *p, nfds_t n, int cancel)
-{
-	int ready;
-
-	pthread_setcancelstate(cancel, NULL);
-	ready = poll(p, n, -1);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	return ready;
-}
-
-static int block_sleep(int fd, bool lead, int cancel)
-{
-	for (;;) {
-		struct pollfd p[2] = { { .fd = fd, .events = POLLIN },
-				       { .fd = atomic_load(&rt.kick_over) ? -1 : rt.kick, .events = POLLIN } };
-
-		if (lead && !atomic_load(&rt.polling)) {
-			fall_asleep();
-			while (progress_sweep())
-				sched_yield(); /* who holds the lock of a QP may need this CPU */
-		}
-
-		int n = poll_cancellable(p, lead ? 2 : 1, cancel);
-
-		if (n < 0 && !(errno == EINTR && restarts()))
-			return -1;
-		if (n > 0 && p[0].revents)
-			return 0;
-		if (n > 0 && p[1].revents) {
-			drain_kick();
-			rt_count(VSD_COUNT_WAKEUPS, 1);
-			if (block_spin(fd))
-				return 0;
-		}
-	}
-}
-
-int rt_block(int fd)
-{
-	atomic_store_explicit(&rt.flip_count, 0, memory_order_relaxed);
-	if (!atomic_load(&rt.running)) {
-		struct pollfd p = { .fd = fd, .events = POLLIN };
-
-		return poll(&p, 1, -1) < 0 ? -1 : 0;
-	}
-
-	int cancel, r = 0;
-
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	if (!block_spin(fd)) {
-		bool lead = lead_enter();
-
-		pthread_cleanup_push(lead_leave, &lead);
-		r = block_sleep(fd, lead, cancel);
-		pthread_cleanup_pop(1);
-	}
-	pthread_setcancelstate(cancel, NULL);
-	return r;
 }
 
 /* --- the progress thread ------------------------------------------------------------------------------------------------------ */
@@ -567,7 +442,7 @@ void *sleep_thread(void *arg)
 		if (what & ON_TIMER)
 			drain_timer();
 		if (what & ON_KICK)
-			drain_kick();
+			sleep_drain_kick();
 		if (what & ON_EVENTS)
 			sleep_read_events();
 		if (what == ON_KICK && is_polled())
