@@ -281,8 +281,10 @@ static int progress_to(struct soft_cq *cq, struct ibv_wc *wc, struct soft_cqe *c
 	bool did;
 	int n;
 
-	if (!progress_begin())
+	if (!progress_begin()) {
+		progress_asked();
 		return 0;
+	}
 	target_open(cq, wc, cqe, max);
 	did = progress_poll();
 	n = target_close(cq);

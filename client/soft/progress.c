@@ -15,7 +15,7 @@
 #define ROUND_RUNS 16u	    /* QPs of the run queue, each of which may copy QP_COPY_SLICE */
 #define ROUND_PAIRS 32u
 #define RECV_TRIES 16u
-#define TICK_ROUNDS 2u	    /* of polls since the last tick: they are at it */
+#define TICK_ROUNDS 2u	    /* of polls between two ticks: they are at it */
 
 /* --- loopback -------------------------------------------------------------------------------------------------------- */
 
@@ -443,10 +443,8 @@ static bool is_quiet(void)
 
 bool progress_poll(void)
 {
-	unsigned polls = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed);
-
 	rt.rounds += 1;
-	atomic_store_explicit(&rt.poll_rounds, polls + 1, memory_order_relaxed);
+	progress_asked();
 	/* Most polls look at the wires that were used last and at nothing else. */
 	if (rt.rounds % FULL_ROUNDS && is_quiet())
 		return hot_quick(&rt.hot);
@@ -475,8 +473,10 @@ bool rt_progress(void)
 {
 	bool did;
 
-	if (!progress_begin())
+	if (!progress_begin()) {
+		progress_asked();
 		return false;
+	}
 	did = progress_poll();
 	progress_end(did);
 	return did;
@@ -527,21 +527,25 @@ static bool tick_at(struct wire *wire)
 	return wire_outlived(wire);
 }
 
-static unsigned rounds_then; /* of polls, at the last tick; the progress thread's */
+/* The progress thread's: of polls, at the last tick; there were some between that and the one before. */
+static unsigned rounds_then;
+static bool was_polled;
 
-bool progress_is_polled(void)
+static bool has_rounds(void)
 {
 	return atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed) - rounds_then >= TICK_ROUNDS;
 }
 
-void progress_tick(void)
+bool progress_is_polled(void)
 {
-	bool old = false, polled = progress_is_polled();
+	return was_polled || has_rounds();
+}
 
-	rounds_then = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed);
-	/* Who has the lock does what would be done here, but for domains that are not parked. */
-	if (!rt_try_enter() && !(td_any() && rt_enter()))
-		return;
+/* True: there is something that was there at the last tick. */
+static bool tick_look(void)
+{
+	bool old = false;
+
 	for (unsigned place = 0; place < rt.hot.top; place++)
 		old |= hot_at(&rt.hot, place) && tick_at(hot_at(&rt.hot, place));
 	for (struct pair *pair = rt.pairs; pair; pair = pair->priv->next) {
@@ -550,17 +554,33 @@ void progress_tick(void)
 		old |= summary & pair->priv->summary_then;
 		pair->priv->summary_then = summary;
 	}
-	/*
-	 * What this process has for itself (loopback, the run queue, timers) it may have left to nobody. Polls serve the queues, as
-	 * it is theirs to: a long copy that is cut into turns is always in the run queue, and would go on here, by system calls, while
-	 * who polls waits for its locks.
-	 */
+	return old;
+}
+
+void progress_tick(void)
+{
+	bool old;
+
+	was_polled = has_rounds();
+	rounds_then = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed);
+	/* Who has the lock does what would be done here, but for domains that are not parked. */
+	if (!rt_try_enter() && !(td_any() && rt_enter()))
+		return;
+	old = tick_look();
 	old |= take_all_waiting();
-	if (!polled) {
+	old |= round_clock();
+	/*
+	 * What this process has for itself (loopback, the run queue) it may have left to nobody. Who polls serves all this, as it is
+	 * theirs to: a stream, or a long copy that is cut into turns, always has something that was there before, and would go on here,
+	 * by system calls, while they wait for the locks.
+	 */
+	if (was_polled) {
+		rt.leftover |= old; /* by the next poll, not by one of the next */
+		old = false;
+	} else {
 		old |= take_loop();
 		old |= run_queue();
 	}
-	old |= round_clock();
 	if (rt.tds)
 		old |= td_serve(TD_TICK, true);
 	for (unsigned n = 0; old && n < 16; n++)

@@ -95,7 +95,7 @@ struct rt {
 	struct soft_td *tds, *td_turn; /* all thread domains; whose turn it is in polls of something else */
 	unsigned parked;	       /* how many are */
 	unsigned rounds, idle_rounds;
-	_Atomic unsigned poll_rounds; /* of those, what polls made; written under the progress lock */
+	_Atomic unsigned poll_rounds; /* of those, what polls made or would have; one that is lost in a race is no matter */
 	bool leftover; /* the last round stopped at its bound */
 	/* what else each poll looks at */
 	_Atomic bool loop_any, run_any, watch_any, garbage_any; /* of the lists below */
@@ -199,6 +199,14 @@ static inline bool progress_begin(void)
 	       !atomic_load_explicit(&rt.waiters, memory_order_relaxed) && rt_try_enter();
 }
 
+/* A poll, whether it makes a round or finds another thread at it. */
+static inline void progress_asked(void)
+{
+	unsigned rounds = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed);
+
+	atomic_store_explicit(&rt.poll_rounds, rounds + 1, memory_order_relaxed);
+}
+
 bool progress_poll(void);
 void progress_end(bool did);
 /* As rt_progress(), for the thread that has nothing else to do: also for domains whose owners are away. */
@@ -207,7 +215,7 @@ bool rt_work(void);
 bool progress_sweep(void);
 /* The progress thread's, both. One tick of the active process: serves what outlived a tick. */
 void progress_tick(void);
-/* Threads have made rounds of polls since the last tick. */
+/* Threads poll: they did before the last tick, or do since then. */
 bool progress_is_polled(void);
 /* Puts a wire that was attached into the hot set. Progress lock held. */
 void progress_adopt(struct wire *wire);

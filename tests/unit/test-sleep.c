@@ -165,6 +165,22 @@ START_TEST(polls_of_full_queues_make_it_active)
 }
 END_TEST
 
+/* A poll counts as one when another thread is at it: who serves for long would else find that nobody polls. */
+START_TEST(polls_count_whoever_makes_the_progress)
+{
+	struct soft_cq *cq = loop_cq(&loop, 4);
+	bool inside = rt_enter();
+	unsigned before = atomic_load(&rt.poll_rounds);
+	struct ibv_wc wc;
+
+	for (unsigned i = 0; i < 10; i++)
+		ck_assert_int_eq(soft_poll_cq(&cq->v.cq, 1, &wc), 0);
+	ck_assert_uint_eq(atomic_load(&rt.poll_rounds) - before, 10);
+	rt_leave(inside);
+	loop_cq_free(cq);
+}
+END_TEST
+
 /* One kick, and polls until the progress thread has read it. */
 static void kick_and_poll(struct soft_cq *cq)
 {
@@ -180,7 +196,7 @@ static void kick_and_poll(struct soft_cq *cq)
 	} while (left);
 }
 
-/* Who polls finds by itself what it is kicked for. (A kick that comes with a tick, or right behind it, counts.) */
+/* Who polls finds by itself what it is kicked for. (A kick that comes with a tick counts.) */
 START_TEST(kicks_of_who_polls_are_left_to_the_polls)
 {
 	struct soft_cq *cq = loop_cq(&loop, 4);
@@ -218,6 +234,7 @@ int main(void)
 	tcase_add_test(t, kick_begins_an_epoch);
 	tcase_add_test(t, hung_up_pipe_is_left_alone);
 	tcase_add_test(t, polls_of_full_queues_make_it_active);
+	tcase_add_test(t, polls_count_whoever_makes_the_progress);
 	tcase_add_test(t, kicks_of_who_polls_are_left_to_the_polls);
 	t = harness_tcase(suite, "sleep in a thread domain");
 	tcase_add_checked_fixture(t, loop_with_domain, NULL);

@@ -652,6 +652,31 @@ START_TEST(a_domain_left_by_its_owner_looks_with_the_tick)
 }
 END_TEST
 
+/* What was there at the last tick is for who polls, whether they come to serve it or another thread keeps them from it. */
+START_TEST(a_tick_leaves_old_work_to_the_polls)
+{
+	make_ends(false, 16, 16);
+	hot_add(&rt.hot, two.end[0]);
+	wire_look(two.end[0]);
+	wire_close(two.end[1]);
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert(rt_enter());
+		ck_assert(!rt_progress());
+		ck_assert(!rt_progress());
+		rt_leave(true);
+		progress_tick();
+		ck_assert(progress_is_polled());
+		ck_assert(wire_pending(two.end[0]));
+		ck_assert(rt.leftover == (i > 0)); /* the next poll looks everywhere */
+	}
+	rt_progress(); /* one is not many: it may have been the last */
+	progress_tick();
+	ck_assert(!progress_is_polled());
+	ck_assert(!wire_pending(two.end[0]));
+	hot_remove(&rt.hot, two.end[0]);
+}
+END_TEST
+
 START_TEST(who_sleeps_when_it_is_acknowledged_is_kicked_at_once)
 {
 	make_ends(false, 16, 16);
@@ -891,6 +916,7 @@ int main(void)
 	tcase_add_test(t, a_sleeper_is_kicked_once_per_epoch);
 	tcase_add_loop_test(t, who_fell_asleep_meanwhile_is_kicked_later, 0, 2 * sizeof(looks) / sizeof(looks[0]));
 	tcase_add_test(t, a_domain_left_by_its_owner_looks_with_the_tick);
+	tcase_add_test(t, a_tick_leaves_old_work_to_the_polls);
 	tcase_add_test(t, who_sleeps_when_it_is_acknowledged_is_kicked_at_once);
 	tcase_add_test(t, notice_sets_the_ready_bit_and_its_summary);
 	tcase_add_test(t, space_is_told_to_who_wants_it_only);
