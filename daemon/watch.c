@@ -6,7 +6,6 @@
  */
 #include "daemon/watch.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "daemon/context.h"
@@ -194,7 +193,8 @@ void watch_devices(struct server *server)
 		if (!known[i])
 			tell_device(server, &item, device->n_ports, true);
 		*seen = (struct real_seen){ .index = device->index, .rdev = device->rdev, .n_ports = device->n_ports };
-		snprintf(seen->name, sizeof(seen->name), "%s", device->name);
+		_Static_assert(sizeof(seen->name) == sizeof(device->name), "names of devices");
+		memcpy(seen->name, device->name, sizeof(seen->name));
 	}
 	server->n_seen = real->n;
 }
