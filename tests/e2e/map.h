@@ -23,6 +23,14 @@ uint64_t counted(enum vsd_counter counter);
 /* WRs that this process ran itself. */
 uint64_t runs(void);
 
+/*
+ * Why the kernel does not let this process read and write that one, which was forked from it or with it: an errno. 0: it does, as
+ * it did when this returned.
+ */
+int copy_refused(pid_t pid);
+/* It lets a process of this user's with another one. To be asked before this process opens a device. */
+bool processes_may_copy(void);
+
 struct ibv_mr *region_alloc(struct ibv_pd *pd, unsigned access);
 struct target target_of(struct ibv_mr *mr);
 /* The owner's side of a meeting: connects @end and says where @mr is. */

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/map.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 /* --- what this process has mapped --------------------------------------------------------------------------------- */
 
@@ -47,6 +50,35 @@ uint64_t counted(enum vsd_counter counter)
 uint64_t runs(void)
 {
 	return counted(VSD_COUNT_INITIATOR_RUN);
+}
+
+/* --- what the kernel allows --------------------------------------------------------------------------------------- */
+
+int copy_refused(pid_t pid)
+{
+	static uint64_t word = 1;
+	uint64_t mine = 1;
+	struct iovec here = { &mine, sizeof(mine) }, there = { &word, sizeof(word) };
+
+	if (process_vm_readv(pid, &here, 1, &there, 1, 0) != (ssize_t)sizeof(word))
+		return errno;
+	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof(word) ? 0 : errno;
+}
+
+static void idle(int fd, void *arg)
+{
+	(void)fd;
+	(void)arg;
+	pause();
+}
+
+bool processes_may_copy(void)
+{
+	struct child child = child_start(idle, NULL);
+	int refused = copy_refused(child.pid);
+
+	child_kill(&child);
+	return !refused;
 }
 
 /* --- an owner and initiators -------------------------------------------------------------------------------------- */
