@@ -192,7 +192,7 @@ int pair_add(const Vsd__EvSegment *event, int mem, int pidfd, int kick, int page
 		r = -EEXIST;
 	if (r == 0) {
 		struct epoll_event watch = { .events = EPOLLIN, .data.ptr = pair };
-		pid_t pid = pidfd_pid(pair->pidfd);
+		pid_t pid = pidfd_pid_here(pair->pidfd);
 
 		pair->pid = pid > 0 ? pid : 0;
 		if (epoll_ctl(rt.epoll, EPOLL_CTL_ADD, pair->pidfd, &watch) < 0)

@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <grp.h>
 #include <linux/filter.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -501,6 +503,81 @@ static void another_pid_namespace(void)
 	place_close(&self);
 }
 
+/*
+ * A namespace that sees the /proc of the one above: what that says is the number of another process here, with memory of its own
+ * at the same address.
+ */
+static pid_t stranger_start(pid_t number)
+{
+	struct clone_args args = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&number, .set_tid_size = 1 };
+	int fds[2];
+	long pid;
+
+	NEED(pipe(fds) == 0);
+	pid = syscall(SYS_clone3, &args, sizeof(args));
+	if (pid < 0)
+		end_skip("no process gets a number of its choice here");
+	if (pid == 0) {
+		become(NOBODY);
+		memset(memory, 0xdd, SIZE);
+		nod(fds[1]);
+		for (;;)
+			pause();
+	}
+	NEED(read(fds[0], &(char){ 0 }, 1) == 1);
+	close(fds[0]);
+	close(fds[1]);
+	return (pid_t)pid;
+}
+
+static pid_t number_in_proc(void)
+{
+	char text[32] = "";
+
+	NEED(readlink("/proc/self", text, sizeof(text) - 1) > 0);
+	return (pid_t)atoi(text);
+}
+
+static void numbered_peer(int fd, void *arg)
+{
+	pid_t number = number_in_proc();
+
+	become(NOBODY);
+	say(fd, &number, sizeof(number));
+	nod_wait(fd);
+	peer_main(fd, arg);
+}
+
+static void below(void)
+{
+	struct child child = child_start(numbered_peer, &(struct peer){ .used = false });
+	pid_t number;
+
+	hear(child.fd, &number, sizeof(number));
+	NEED(number != child.pid);
+	number = stranger_start(number);
+	become(NOBODY);
+	NEED(copy_refused(number) == 0);
+	nod(child.fd);
+	talk_to(&child, 0, false);
+}
+
+static void another_number_in_proc(void)
+{
+	pid_t pid;
+
+	need_root();
+	namespace_begin();
+	fflush(NULL);
+	pid = fork();
+	NEED(pid >= 0);
+	if (pid == 0) {
+		below();
+		exit(0);
+	}
+	ends_well(pid);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct end_case cases[] = {
@@ -516,6 +593,7 @@ int main(int argc, char **argv)
 		{ "switched-off", switched_off },
 		{ "another-user", another_user },
 		{ "another-pid-namespace", another_pid_namespace },
+		{ "another-number-in-proc", another_number_in_proc },
 	};
 
 	return end_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));

@@ -53,7 +53,7 @@ tap_run "nothing is left in the daemon" until_true 20 daemon_empty
 daemon_stop
 
 configured '[connect]' 'users = 65533 65534 root'
-for case in another-user another-pid-namespace; do
+for case in another-user another-pid-namespace another-number-in-proc; do
 	run "$case" as_root
 done
 tap_run "nothing is left of others" until_true 20 daemon_empty
