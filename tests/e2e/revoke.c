@@ -2,9 +2,10 @@
 /*
  * After ibv_dereg_mr(), ibv_destroy_qp() or a move to the error state returned, no byte of the peer's lands any more.
  * The peer writes all the time; the verb is called at a random moment, most likely in the middle of a copy. In every
- * other round the peer is stopped before the verb is called, and goes on a little later. With `map` the memory is a
- * shared region, and the peer has it mapped when the verb is called. Status 0, or a line on stderr that says what was
- * wrong and status 1.
+ * other round the peer is stopped before the verb is called, and goes on a little later. The third argument is the engine: with
+ * `map` the memory is a shared region, and the peer has it mapped when the verb is called; with `map` and `cma` the peer's counter
+ * has shown by then that the engine runs, and with `stage` that none did. Status 0, or a line on stderr that says what was
+ * wrong and status 1, or one on stdout that says why there is nothing to test and status 77.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -34,7 +35,12 @@ static uint64_t address; /* of the memory in WRs */
 static uint16_t lid;
 static int link_fd;
 static int capability = -1; /* of the region */
-static bool map;
+static const char *engine;
+
+static bool is_engine(const char *name)
+{
+	return strcmp(engine, name) == 0;
+}
 
 static void device_open(void)
 {
@@ -145,6 +151,7 @@ static void write_on(const struct address *to)
 	}, *bad;
 
 	uint64_t before = runs();
+	bool told = false;
 
 	for (unsigned n = 0;; n++) {
 		struct ibv_wc wc;
@@ -155,10 +162,13 @@ static void write_on(const struct address *to)
 			;
 		if (wc.status != IBV_WC_SUCCESS)
 			return;
-		if (before != UINT64_MAX && (!map || runs() > before)) {
+		if (is_engine("stage"))
+			NEED(runs() == before);
+		else if (runs() == before)
+			continue;
+		if (!told)
 			NEED(write(link_fd, "w", 1) == 1);
-			before = UINT64_MAX;
-		}
+		told = true;
 	}
 }
 
@@ -279,9 +289,10 @@ int main(int argc, char **argv)
 	int sockets[2], status;
 
 	random_state = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
-	map = argc > 3 && strcmp(argv[3], "map") == 0;
-	if (map)
-		NEED(setenv("VERBSD_ENGINE", "map", 1) == 0);
+	engine = argc > 3 ? argv[3] : "stage";
+	NEED(setenv("VERBSD_ENGINE", engine, 1) == 0);
+	if (is_engine("cma") && !processes_may_copy())
+		end_skip("processes may not read and write each other here");
 	NEED(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) == 0);
 	peer_pid = fork();
 	NEED(peer_pid >= 0);
@@ -290,7 +301,7 @@ int main(int argc, char **argv)
 	if (peer_pid == 0)
 		writer();
 	device_open();
-	if (map)
+	if (is_engine("map"))
 		region_make();
 	else
 		plain_make();
