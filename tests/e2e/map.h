@@ -28,7 +28,7 @@ uint64_t runs(void);
  * it did when this returned.
  */
 int copy_refused(pid_t pid);
-/* It lets a process of this user's with another one. To be asked before this process opens a device. */
+/* It lets two processes of this user's, either with the other. To be asked before this process opens a device. */
 bool processes_may_copy(void);
 
 struct ibv_mr *region_alloc(struct ibv_pd *pd, unsigned access);

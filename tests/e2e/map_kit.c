@@ -65,19 +65,26 @@ int copy_refused(pid_t pid)
 	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof(word) ? 0 : errno;
 }
 
-static void idle(int fd, void *arg)
+/* A ptrace scope may let a parent, and not its child. */
+static void copy_from_parent(int fd, void *arg)
 {
-	(void)fd;
+	int refused = copy_refused(getppid());
+
 	(void)arg;
-	pause();
+	say(fd, &refused, sizeof(refused));
+	nod_wait(fd);
 }
 
 bool processes_may_copy(void)
 {
-	struct child child = child_start(idle, NULL);
-	int refused = copy_refused(child.pid);
+	struct child child = child_start(copy_from_parent, NULL);
+	int refused;
 
-	child_kill(&child);
+	hear(child.fd, &refused, sizeof(refused));
+	if (!refused)
+		refused = copy_refused(child.pid);
+	nod(child.fd);
+	child_end(&child);
 	return !refused;
 }
 
