@@ -119,8 +119,14 @@ struct state_seen {
 	int state;
 };
 
+/* What a process has done by an engine so far, as it publishes it: WRs that it ran, SENDs that it fetched. */
+struct by_itself {
+	uint64_t run, pulled;
+};
+
 struct reply {
 	uint32_t n_results, n_wcs, n_events, n_states;
+	struct by_itself by_itself;
 	struct result results[LINK_CMDS];
 	struct wc_seen wcs[LINK_WCS];
 	struct event_seen events[LINK_EVENTS];

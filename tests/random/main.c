@@ -11,11 +11,12 @@
  * (the default), with two to four processes. A failure is told with its seed and engine; the program is kept as
  * DIR/random-SEED.ops, with --minimise the smallest one that still fails. The first line of a kept program says how many
  * processes it needs. With --total no further seed is begun once so many operations were executed. At the end it says
- * what was reached; with --require it is an error if something never was. --kinds says what programs are made of beyond
- * what all are made of (kinds.c). With --jitter (a seed of its own) the workers pause here and there: what depends on the
- * moment is found sooner. With --within nothing is made smaller any more when the tester has run for so long. Status 1
- * after a failure.
+ * what was reached and what each engine ran; with --require it is an error if something never was, if stage ran anything, or,
+ * of the base, if cma ran nothing where the kernel allows it. --kinds says what programs are made of beyond what all are made
+ * of (kinds.c). With --jitter (a seed of its own) the workers pause here and there: what depends on the moment is found sooner.
+ * With --within nothing is made smaller any more when the tester has run for so long. Status 1 after a failure.
  */
+#include "tests/random/by_itself.h"
 #include "tests/random/coverage.h"
 #include "tests/random/minimise.h"
 
@@ -250,10 +251,13 @@ static int seeds(struct options *options)
 	if (options->print)
 		return 0;
 	printf("%zu operations, %zu left out\n", executed, skipped);
-	if (coverage_print(options->kinds) || !options->require)
-		return 0;
-	printf("something was never reached\n");
-	return 1;
+	bool reached = coverage_print(options->kinds), ran = by_itself_print(!options->kinds);
+
+	if (!reached)
+		printf("something was never reached\n");
+	if (!ran)
+		printf("an engine ran nothing, or something that is not its\n");
+	return options->require && !(reached && ran);
 }
 
 /* Nothing of the coordinator, which has one thread and much memory, is for ThreadSanitizer. */

@@ -5,6 +5,8 @@
  */
 #include "tests/random/minimise.h"
 
+#include "tests/random/by_itself.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +40,8 @@ struct outcome_seen run_once(const struct setting *setting, const struct program
 		model_dump(m, stderr);
 	if (m->failed && setting->dump)
 		dump_to(m, setting->dump);
+	if (!m->failed && setting->engine)
+		by_itself_count(setting->engine, m);
 	workers_stop(m);
 	seen.good = !m->failed;
 	snprintf(seen.kind, sizeof(seen.kind), "%s", m->kind);

@@ -5,6 +5,8 @@
  */
 #include "tests/random/worker.h"
 
+#include "tests/random/by_itself.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -509,6 +511,7 @@ static void answer(struct worker *w)
 	};
 	struct msghdr msg = { .msg_iov = parts, .msg_iovlen = sizeof(parts) / sizeof(parts[0]) };
 
+	by_itself_look(&reply->by_itself);
 	if (sendmsg(w->sock, &msg, 0) < 0)
 		die("answer");
 }
