@@ -7,6 +7,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import threading
 import time
 
@@ -151,20 +152,39 @@ def socket_lat(kind, size):
 MPI = ("mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "vader,self", "-np", "2")
 
 
+# Programs on libraries that a build does not need: compiler, header, Debian's package, libraries.
+PEERS = {"fabric": ("cc", "rdma/fabric.h", "libfabric-dev", ["-lfabric"]), "mpi": ("mpicc", "mpi.h", "libopenmpi-dev", [])}
+MISSING = {}
+
+
+def compiles(command, text=None):
+    """Whether it does, and what the compiler says."""
+    try:
+        result = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    except OSError as e:
+        return False, f"{command[0]}: {e.strerror}"
+    return result.returncode == 0, result.stdout
+
+
 def build_peers():
-    """Programs on libraries that a build does not need, where those are installed."""
-    flags = ["-O2", "-D_GNU_SOURCE", f"-I{SRCDIR}", "-o"]
-    for name, command, libs in ("fabric", ["cc"], ["-lfabric"]), ("mpi", ["mpicc"], []):
-        try:
-            subprocess.run([*command, *flags, tool(name), os.path.join(SRCDIR, "tests/bench", f"{name}.c"), *libs],
-                           stderr=subprocess.DEVNULL, check=False)
-        except OSError:
-            pass
+    """Those whose libraries are installed; and why the others are missing, for the table."""
+    flags = ["-O2", "-D_GNU_SOURCE", f"-I{SRCDIR}"]
+    for name, (compiler, header, package, libs) in PEERS.items():
+        if os.path.exists(tool(name)):
+            os.unlink(tool(name))
+        if not compiles([compiler, "-fsyntax-only", "-x", "c", "-"], f"#include <{header}>\n")[0]:
+            MISSING[name] = f"{package} is not installed"
+            continue
+        source = os.path.join(SRCDIR, "tests/bench", f"{name}.c")
+        done, said = compiles([compiler, *flags, "-o", tool(name), source, *libs])
+        if not done:
+            MISSING[name] = f"{name}.c does not compile"
+            print(f"{source} does not compile, though {package} is installed:\n{said}", file=sys.stderr)
 
 
 def peer_command(name):
-    if not os.path.exists(tool(name)):
-        raise Unavailable({"fabric": "libfabric-dev is not installed", "mpi": "libopenmpi-dev is not installed"}[name])
+    if name in MISSING:
+        raise Unavailable(MISSING[name])
     return [*(MPI if name == "mpi" else ()), tool(name)]
 
 
@@ -199,43 +219,59 @@ def resident(key):
 
 
 def during(disturb):
-    """Latency of two clients while something happens to the daemon."""
+    """Latency of two clients while something happens to the daemon, from when it says that it is `ready`; if it happened."""
     def value(daemon):
-        stop = threading.Event()
-        thread = threading.Thread(target=disturb, args=(daemon, stop))
+        ready, stop, failed = threading.Event(), threading.Event(), []
+
+        def disturbance():
+            try:
+                disturb(daemon, ready, stop)
+            except BaseException as e: # raised below: a thread's own is lost
+                failed.append(e)
+            ready.set()
+
+        thread = threading.Thread(target=disturbance)
         thread.start()
         try:
-            return piece([tool("words"), "send", "--seconds", "1.5"], daemon.env())
+            ready.wait()
+            latency = None if failed else piece([tool("words"), "send", "--seconds", "1.5"], daemon.env())
         finally:
             stop.set()
             thread.join()
+        if failed:
+            raise failed[0]
+        return latency
     return value
 
 
-def nothing(_daemon, stop):
+def nothing(_daemon, ready, stop):
+    ready.set()
     stop.wait()
 
 
-def restart(daemon, stop):
+def restart(daemon, ready, stop):
+    ready.set()
     if not stop.wait(0.8):
         daemon.stop()
         daemon.start()
     stop.wait()
 
 
-def serve(daemon, stop):
+def serve(daemon, ready, stop):
     """1,000 connected clients, and calls as fast as the daemon answers, from the lowest priority."""
     many = subprocess.Popen(["nice", "-n", "19", tool("scale"), "clients", "1000"], env=daemon.env(),
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    many.stdout.readline()
-    while not stop.is_set():
-        try:
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        line = many.stdout.readline()
+        if line != "clients\t1000\tconnected\n":
+            raise Unavailable(f"1,000 clients are not connected: {line.strip() or 'they ended'}")
+        ready.set()
+        while not stop.is_set():
             run(["nice", "-n", "19", tool("scale"), "control", "20000"], daemon.env())
-        except Unavailable:
-            break
-    many.stdin.close()
-    many.wait()
-    many.stdout.close()
+    finally:
+        many.communicate() # the end of their stdin is their end
+    if many.returncode:
+        raise Unavailable(f"1,000 clients: status {many.returncode}")
 
 
 # Of a message to and fro, in one process, where the library has the C library's mutexes (its own cost little when nobody else
