@@ -8,6 +8,7 @@ import subprocess
 
 GNUPLOT = """
 set terminal {terminal}
+set termoption noenhanced
 set output "{output}"
 set style data boxes
 set style fill solid 0.6 border
@@ -20,10 +21,10 @@ set yrange [{rows}+0.5:0.5] noreverse
 set ytics () scale 0 font ",9"
 unset key
 set title "{title}"
-set xlabel "how far the goal is exceeded: 1 is the goal, to the right of it is better"
+set xlabel "1 is the goal, better is to the right"
 set arrow from 1,graph 0 to 1,graph 1 nohead lw 2
 set lmargin 62
-plot "{data}" using 1:0:(0.0625):1:($0+0.65):($0+1.35):2:ytic(3) with boxxyerror lc rgb variable
+plot "{data}" using 1:($0+1):(0.0625):1:($0+0.65):($0+1.35):2:ytic(3) with boxxyerror lc rgb variable
 """
 
 
