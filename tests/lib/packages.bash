@@ -15,7 +15,7 @@ packages_tier()
 	lint) echo g++ clang clang-tidy cppcheck shellcheck mandoc libibverbs1 bash-completion systemd ;;
 	unit) echo check spin xz-utils ;;
 	e2e) echo check jq ibverbs-utils perftest qperf rdma-core python3 python3-pyverbs iproute2 procps util-linux \
-		ucx-utils libfabric-bin ;;
+		ucx-utils libfabric-bin gnuplot-nox ;;
 	asan) echo check jq clang llvm libclang-rt-14-dev rdma-core python3 python3-pyverbs util-linux ;;
 	tsan) echo check jq clang llvm libclang-rt-14-dev util-linux ;;
 	vm) echo check jq qemu-system-x86 linux-image-amd64 busybox-static cpio xz-utils kmod iproute2 systemd rdma-core \

@@ -60,6 +60,20 @@ tier_build()
 	fi
 }
 
+# tier_bench TIER NAME: the programs of the benchmark, as make bench builds them.
+tier_bench()
+{
+	local log=$top/build/bench-$2.log
+	if build_make "$2" bench-programs >"$log" 2>&1; then
+		result PASS "$1" "build the benchmark, $2"
+		return
+	fi
+	grep -E 'error|warning|undefined' "$log" | head -n 40 || true
+	tail -n 5 "$log"
+	result FAIL "$1" "build the benchmark, $2" "see build/bench-$2.log"
+	return 1
+}
+
 # tier_install TIER NAME: build/NAME installed into its own root: build/root for gcc, build/NAME/root for others.
 tier_install()
 {
@@ -128,6 +142,7 @@ tier_lint()
 tier_unit()
 {
 	tier_build unit gcc || return
+	tier_bench unit gcc
 	tier_make_check unit gcc UNIT_TESTS FUZZ_TARGETS
 	[ $VERBSD_LENGTH = ci ] || export LONG=1 # the larger models
 	tier_scripts unit gcc "$top/build/root" MODEL_TESTS
@@ -147,6 +162,7 @@ tier_unit()
 tier_e2e()
 {
 	tier_build e2e gcc && tier_install e2e gcc || return
+	tier_bench e2e gcc
 	tier_build e2e clang && export VERBSD_POSIX_MUTEXES=$top/build/clang/.libs/libverbsd.so
 	tier_scripts e2e gcc "$top/build/root" E2E_TESTS
 }
