@@ -8,19 +8,28 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "daemon/burst.h"
+
 struct loop {
 	struct event_base *base;
+	struct burst burst;
 };
 
-static uint64_t clock_monotonic(void)
+static uint64_t now_ns(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t clock_monotonic(void)
+{
+	return now_ns() / 1000000;
 }
 
 static uint64_t (*clock_now)(void) = clock_monotonic;
@@ -38,9 +47,11 @@ void loop_set_clock(uint64_t (*clock)(void))
 int loop_new(struct loop **loop)
 {
 	struct loop *made = calloc(1, sizeof(*made));
+	cpu_set_t cpus;
 
 	if (!made)
 		return -ENOMEM;
+	made->burst.never = sched_getaffinity(0, sizeof(cpus), &cpus) < 0 || CPU_COUNT(&cpus) < 2;
 	made->base = event_base_new();
 	if (!made->base) {
 		free(made);
@@ -61,7 +72,21 @@ struct loop *loop_free(struct loop *loop)
 
 int loop_run(struct loop *loop)
 {
-	return event_base_dispatch(loop->base) < 0 ? -EIO : 0;
+	int r;
+
+	do {
+		bool on = loop->burst.until && burst_goes_on(&loop->burst, now_ns());
+
+		r = event_base_loop(loop->base, EVLOOP_ONCE | (on ? EVLOOP_NONBLOCK : 0));
+		if (on)
+			sched_yield(); /* others may want this processor, the client among them */
+	} while (r == 0 && !event_base_got_break(loop->base));
+	return r < 0 ? -EIO : 0;
+}
+
+void loop_served(struct loop *loop)
+{
+	burst_served(&loop->burst, now_ns());
 }
 
 int loop_turn(struct loop *loop, bool wait)

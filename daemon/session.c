@@ -176,6 +176,8 @@ static bool read_one(struct session *session)
 		r = -ECONNRESET;
 	if (r < 0)
 		session_lost(session, GONE_DEAD);
+	else
+		loop_served(session->server->loop);
 	return r == 0;
 }
 

@@ -19,12 +19,12 @@ static bool readable(int fd)
 }
 
 /*
- * About one wake-up's length of progress before sleeping. Where this process has one processor of several, whoever it waits for
- * may need that one, or be on another: it spins for as long as that helps, and then tries now and then.
+ * About one wake-up's length of progress before sleeping, for as long as that helps; then now and then, to see whether it does
+ * again. Where this process has one processor of several, whoever it waits for may need that one.
  */
 static bool block_spin(int fd)
 {
-	bool spins = rt.many_cpus || spin_begin(&rt.spin);
+	bool spins = spin_begin(&rt.spin);
 	uint64_t end = rt_now() + SPIN_NS;
 	bool found, first = true;
 
@@ -40,7 +40,7 @@ static bool block_spin(int fd)
 			sched_yield();
 		first = false;
 	} while (rt_now() < end);
-	if (spins && !rt.many_cpus && !(found && first))
+	if (spins && !(found && first))
 		spin_end(&rt.spin, found);
 	return found;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Whether spinning before sleep pays, for a process that may use one processor of several: what it did lately says so. Threads
- * that change it at the same time make it a little wrong, and nothing else.
+ * Whether spinning before sleep pays: what it did lately says so. Threads that change it at the same time make it a little wrong,
+ * and nothing else.
  */
 #ifndef SOFT_SPIN_H
 #define SOFT_SPIN_H

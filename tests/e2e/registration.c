@@ -57,6 +57,19 @@ static void often(void)
 	churn(10000);
 }
 
+/* Two calls of the daemon's after each other. */
+static void calls(void)
+{
+	begin();
+	for (unsigned i = 0; i < 500; i++) {
+		struct ibv_pd *other;
+
+		NEED(other = ibv_alloc_pd(ctx));
+		RETURNS(ibv_dealloc_pd(other), 0);
+	}
+	end();
+}
+
 static void say(const char *what)
 {
 	char line[16];
@@ -148,6 +161,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} tests[] = {
 		{ "once", once }, { "often", often }, { "shown", shown }, { "watched", watched }, { "threads", threads },
+		{ "calls", calls },
 	};
 
 	for (size_t i = 0; argc == 2 && i < sizeof(tests) / sizeof(tests[0]); i++)

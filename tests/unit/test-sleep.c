@@ -217,6 +217,45 @@ START_TEST(kicks_of_who_polls_are_left_to_the_polls)
 }
 END_TEST
 
+static void block_until_asleep(void)
+{
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, block, NULL), 0);
+	await(led);
+	await(is_asleep);
+	add_one();
+	pthread_join(thread, NULL);
+}
+
+static void drain(void)
+{
+	uint64_t n;
+
+	ck_assert_int_eq(read(fd, &n, sizeof(n)), sizeof(n));
+}
+
+/* What never comes while it spins is waited for without; one of many waits tries again. */
+START_TEST(spins_in_vain_come_to_an_end)
+{
+	rt.many_cpus = true;
+	spin_init(&rt.spin, true);
+	for (unsigned i = 0; i < SPIN_CREDIT; i++) {
+		ck_assert_uint_eq(atomic_load(&rt.spin.credit), SPIN_CREDIT - i);
+		block_until_asleep();
+		drain();
+	}
+	ck_assert_uint_eq(atomic_load(&rt.spin.credit), 0);
+	for (unsigned i = 1; i < SPIN_TRY; i++) {
+		ck_assert_uint_eq(atomic_load(&rt.spin.tries), i - 1);
+		block_until_asleep();
+		drain();
+	}
+	ck_assert_uint_eq(atomic_load(&rt.spin.credit), 0);
+	ck_assert(spin_begin(&rt.spin));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("sleep");
@@ -236,6 +275,7 @@ int main(void)
 	tcase_add_test(t, polls_of_full_queues_make_it_active);
 	tcase_add_test(t, polls_count_whoever_makes_the_progress);
 	tcase_add_test(t, kicks_of_who_polls_are_left_to_the_polls);
+	tcase_add_test(t, spins_in_vain_come_to_an_end);
 	t = harness_tcase(suite, "sleep in a thread domain");
 	tcase_add_checked_fixture(t, loop_with_domain, NULL);
 	tcase_add_checked_fixture(t, setup, teardown);
