@@ -263,21 +263,32 @@ static bool cma_usable(const struct soft_qp *qp, const struct wire *wire, const 
 }
 
 /*
- * Cuts the pieces, of which there are @n and room for one more, before the last @tail bytes: the kernel copies piece by piece,
- * which others see in that order (x86). A piece more of the peer's memory would cost it another walk through the peer's pages.
+ * Makes the last @tail bytes of @n pieces a piece of their own, for which there is room: the kernel copies piece by piece, which
+ * others see in that order (x86). A piece more of the peer's memory would cost it another walk through the peer's pages. Where
+ * the end is in several pieces it is gathered in @end, so that it is stored whole. The number of pieces, or -EFAULT.
  */
-static unsigned cut(struct iovec *iov, unsigned n, size_t tail)
+static int cut(struct iovec *iov, int n, uint8_t end[TAIL], size_t tail)
 {
-	unsigned i = n - 1;
+	struct iovec *last = &iov[n - 1];
 
-	while (tail > iov[i].iov_len)
-		tail -= iov[i--].iov_len;
-	if (tail == iov[i].iov_len)
+	if (last->iov_len == tail)
 		return n;
-	memmove(iov + i + 1, iov + i, (n - i) * sizeof(*iov));
-	iov[i].iov_len -= tail;
-	iov[i + 1].iov_base = (uint8_t *)iov[i].iov_base + iov[i].iov_len;
-	iov[i + 1].iov_len = tail;
+	if (last->iov_len > tail) {
+		last->iov_len -= tail;
+		iov[n] = (struct iovec){ (uint8_t *)last->iov_base + last->iov_len, tail };
+		return n + 1;
+	}
+	for (size_t left = tail; left;) {
+		last = &iov[n - 1];
+		size_t part = last->iov_len < left ? last->iov_len : left;
+
+		left -= part;
+		last->iov_len -= part;
+		if (copy_from_paged(end + left, (uint8_t *)last->iov_base + last->iov_len, part) < 0)
+			return -EFAULT;
+		n -= !last->iov_len;
+	}
+	iov[n] = (struct iovec){ end, tail };
 	return n + 1;
 }
 
@@ -290,13 +301,16 @@ static int pieces_write(const struct pair *pair, const struct pieces *p, uint64_
 	uint64_t guard = pair->page->guard_value;
 	struct iovec remote[2] = { { (void *)(uintptr_t)pair->page->guard_addr, sizeof(guard) }, { (void *)(uintptr_t)addr, n } };
 	struct iovec local[PIECES_MAX + 2] = { { &guard, sizeof(guard) } };
-	unsigned n_local = p->n;
+	uint8_t end[TAIL];
+	int n_local = (int)p->n;
 	ssize_t moved;
 
-	memcpy(local + 1, p->iov, n_local * sizeof(local[0]));
+	memcpy(local + 1, p->iov, p->n * sizeof(local[0]));
 	if (last)
-		n_local = cut(local + 1, n_local, copy_tail(addr + n, n));
-	moved = process_vm_writev(pair->pid, local, 1 + n_local, remote, 2, 0);
+		n_local = cut(local + 1, n_local, end, copy_tail(addr + n, n));
+	if (n_local < 0)
+		return n_local;
+	moved = process_vm_writev(pair->pid, local, 1 + (unsigned)n_local, remote, 2, 0);
 	if (moved < 0)
 		return -errno;
 	return moved == (ssize_t)(sizeof(guard) + n) ? 0 : -EFAULT;
@@ -352,12 +366,12 @@ static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint
 	return err;
 }
 
-/* As slice(). What has the whole turn is done by calls that are longer. */
+/* As slice(). What has the whole turn, and keeps no other QP waiting, is done by calls that are longer. */
 static uint32_t cma_length(const struct swqe *w, uint32_t *budget)
 {
 	uint32_t whole = QP_CMA_SLICE, n;
 
-	if (*budget < QP_COPY_SLICE)
+	if (*budget < QP_COPY_SLICE || rt_in_progress_thread() || atomic_load_explicit(&rt.run_any, memory_order_relaxed))
 		return slice(w, budget);
 	n = slice(w, &whole);
 	*budget -= n < *budget ? n : *budget;

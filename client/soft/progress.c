@@ -12,7 +12,7 @@
 #include "client/soft/td.h"
 
 #define ROUND_WIRES 64u	    /* wires taken from ready bits in one round */
-#define ROUND_RUNS 16u	    /* QPs of the run queue, each of which may copy QP_COPY_SLICE */
+#define ROUND_RUNS 16u	    /* QPs of the run queue, each of which may copy QP_COPY_SLICE; one alone QP_CMA_SLICE */
 #define ROUND_PAIRS 32u
 #define RECV_TRIES 16u
 #define TICK_ROUNDS 2u	    /* of polls between two ticks: they are at it */
@@ -527,18 +527,21 @@ static bool tick_at(struct wire *wire)
 	return wire_outlived(wire);
 }
 
-/* The progress thread's: of polls, at the last tick; there were some between that and the one before. */
-static unsigned rounds_then;
-static bool was_polled;
-
-static bool has_rounds(void)
+static unsigned rounds_since_tick(void)
 {
-	return atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed) - rounds_then >= TICK_ROUNDS;
+	return atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed) - rt.tick_rounds;
 }
 
+/* Who was at it before the tick is so if there was any since. */
 bool progress_is_polled(void)
 {
-	return was_polled || has_rounds();
+	return rounds_since_tick() >= (rt.tick_polled ? 1 : TICK_ROUNDS);
+}
+
+/* They would find what is there. Not while another thread waits for the lock: polls keep out then, whether it gets on or not. */
+static bool is_left_to_polls(void)
+{
+	return rt.tick_polled && !atomic_load(&rt.waiters);
 }
 
 /* True: there is something that was there at the last tick. */
@@ -559,13 +562,15 @@ static bool tick_look(void)
 
 void progress_tick(void)
 {
-	bool old;
+	uint64_t start;
+	bool old, left;
 
-	was_polled = has_rounds();
-	rounds_then = atomic_load_explicit(&rt.poll_rounds, memory_order_relaxed);
+	rt.tick_polled = rounds_since_tick() >= TICK_ROUNDS;
+	rt.tick_rounds += rounds_since_tick();
 	/* Who has the lock does what would be done here, but for domains that are not parked. */
 	if (!rt_try_enter() && !(td_any() && rt_enter()))
 		return;
+	start = rt_now();
 	old = tick_look();
 	old |= take_all_waiting();
 	old |= round_clock();
@@ -574,8 +579,9 @@ void progress_tick(void)
 	 * theirs to: a stream, or a long copy that is cut into turns, always has something that was there before, and would go on here,
 	 * by system calls, while they wait for the locks.
 	 */
-	if (was_polled) {
-		rt.leftover |= old; /* by the next poll, not by one of the next */
+	left = is_left_to_polls();
+	if (left) {
+		rt.leftover |= old; /* to the next poll, not to one of the next */
 		old = false;
 	} else {
 		old |= take_loop();
@@ -583,8 +589,8 @@ void progress_tick(void)
 	}
 	if (rt.tds)
 		old |= td_serve(TD_TICK, true);
-	for (unsigned n = 0; old && n < 16; n++)
-		old = progress_round(TD_WORK, false);
+	for (unsigned n = 0; old && n < 16 && rt_now() - start < WORK_NS; n++)
+		old = left ? rt.tds && td_serve(TD_WORK, false) : progress_round(TD_WORK, false);
 	wire_collect();
 	rt_leave(true);
 }

@@ -2,7 +2,8 @@
 /*
  * The transmitting half of the requester: takes WRs in order and either runs an engine on them or puts them into the
  * request lane. It stops, and is resumed by a turn, where a slot, a chunk, a READ credit, a fence or the wire itself is
- * missing. It never waits, and one turn copies at most QP_SLICE bytes into chunks, and QP_COPY_SLICE by engines.
+ * missing. It never waits, and one turn copies at most QP_SLICE bytes into chunks, and QP_COPY_SLICE by
+ * engines, or QP_CMA_SLICE.
  */
 #include <errno.h>
 

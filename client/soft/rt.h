@@ -5,7 +5,7 @@
  * Who makes progress: the thread that polls or posts, inline; a thread blocked in ibv_get_cq_event, which then reads
  * the kick pipe in the progress thread's place; the progress thread for everything that nobody looks at: it ticks
  * (1 ms) while the process is active and serves every wire with work that outlived a tick, and serves at once when
- * it was kicked.
+ * it was kicked; both it leaves to threads that poll.
  */
 #ifndef SOFT_RT_H
 #define SOFT_RT_H

@@ -95,8 +95,10 @@ struct rt {
 	struct soft_td *tds, *td_turn; /* all thread domains; whose turn it is in polls of something else */
 	unsigned parked;	       /* how many are */
 	unsigned rounds, idle_rounds;
+	unsigned tick_rounds; /* poll_rounds at the last tick */
+	bool tick_polled;     /* there were some between that and the one before */
 	_Atomic unsigned poll_rounds; /* of those, what polls made or would have; one that is lost in a race is no matter */
-	bool leftover; /* the last round stopped at its bound */
+	bool leftover; /* the last round stopped at its bound, or a tick left something: the next one looks everywhere */
 	/* what else each poll looks at */
 	_Atomic bool loop_any, run_any, watch_any, garbage_any; /* of the lists below */
 	_Atomic bool owes; /* a receive was completed by who is inside, and is not acknowledged yet (order.h) */
@@ -213,9 +215,9 @@ void progress_end(bool did);
 bool rt_work(void);
 /* A round with the lock waited for, that looks at every ready bit, not at the summaries alone. True: there may be more. */
 bool progress_sweep(void);
-/* The progress thread's, both. One tick of the active process: serves what outlived a tick. */
+/* The progress thread's, both. One tick of the active process: serves what outlived a tick, or leaves it to who polls. */
 void progress_tick(void);
-/* Threads poll: they did before the last tick, or do since then. */
+/* Threads poll, and have done so since the last tick. */
 bool progress_is_polled(void);
 /* Puts a wire that was attached into the hot set. Progress lock held. */
 void progress_adopt(struct wire *wire);

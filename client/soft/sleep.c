@@ -363,8 +363,8 @@ static void look_alive(uint64_t now)
 
 /*
  * Threads poll for the whole process, and did so since the last tick: what they are kicked for they find, after the copy that
- * they are in just now; from here they would only be kept off their locks. If they stop, the second tick from now finds it:
- * as long as the process is awake there is one.
+ * they are in just now; from here they would only be kept off their locks. If they stop, a tick finds it, two from now: as long
+ * as the process is awake there is one.
  */
 static bool is_polled(void)
 {

@@ -11,7 +11,7 @@ const char *__tsan_default_suppressions(void);
 
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void)
 {
-	return "race:lead_leave\n";
+	return "race:block_end\n";
 }
 #endif
 

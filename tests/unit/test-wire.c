@@ -652,28 +652,82 @@ START_TEST(a_domain_left_by_its_owner_looks_with_the_tick)
 }
 END_TEST
 
-/* What was there at the last tick is for who polls, whether they come to serve it or another thread keeps them from it. */
-START_TEST(a_tick_leaves_old_work_to_the_polls)
+/* A wire with something old that only a look at the ready bits finds; the next rounds of polls look at hot wires alone. */
+static void leave_old_work(void)
 {
 	make_ends(false, 16, 16);
-	hot_add(&rt.hot, two.end[0]);
+	atomic_store(&rt.running, true);
 	wire_look(two.end[0]);
 	wire_close(two.end[1]);
+	rt.rounds = 8 * FULL_ROUNDS;
+	ck_assert(wire_pending(two.end[0]));
+}
+
+/* Polls that another thread keeps from the lock. */
+static void poll_in_vain(unsigned n)
+{
+	ck_assert(rt_enter());
+	for (unsigned i = 0; i < n; i++)
+		ck_assert(!rt_progress());
+	rt_leave(true);
+}
+
+/* What was there at the last tick is for who polls, though another thread keeps them from it for now. */
+START_TEST(a_tick_leaves_old_work_to_the_polls)
+{
+	leave_old_work();
 	for (unsigned i = 0; i < 4; i++) {
-		ck_assert(rt_enter());
-		ck_assert(!rt_progress());
-		ck_assert(!rt_progress());
-		rt_leave(true);
+		poll_in_vain(2);
 		progress_tick();
-		ck_assert(progress_is_polled());
 		ck_assert(wire_pending(two.end[0]));
-		ck_assert(rt.leftover == (i > 0)); /* the next poll looks everywhere */
 	}
-	rt_progress(); /* one is not many: it may have been the last */
+	rt_progress(); /* looks everywhere */
+	ck_assert(!wire_pending(two.end[0]));
+}
+END_TEST
+
+START_TEST(a_tick_serves_it_where_nobody_polls)
+{
+	leave_old_work();
+	progress_tick();
+	ck_assert(wire_pending(two.end[0]));
+	poll_in_vain(_i); /* one is not many: it may have been the last */
+	progress_tick();
+	ck_assert(!wire_pending(two.end[0]));
+}
+END_TEST
+
+/* Who waits for the lock keeps polls out, and may not come to take it. */
+START_TEST(a_tick_serves_it_where_polls_are_kept_out)
+{
+	leave_old_work();
+	atomic_store(&rt.waiters, 1);
+	for (unsigned i = 0; i < 2; i++) {
+		for (unsigned n = 0; n < 100; n++)
+			ck_assert(!rt_progress());
+		progress_tick();
+	}
+	ck_assert(!wire_pending(two.end[0]));
+	atomic_store(&rt.waiters, 0);
+}
+END_TEST
+
+/* Those that came before the tick are no sign: they may have been the last. */
+START_TEST(kicks_are_for_polls_that_go_on)
+{
+	atomic_store(&rt.running, true);
+	ck_assert(!progress_is_polled());
+	poll_in_vain(1);
+	ck_assert(!progress_is_polled());
+	poll_in_vain(1);
+	ck_assert(progress_is_polled());
 	progress_tick();
 	ck_assert(!progress_is_polled());
-	ck_assert(!wire_pending(two.end[0]));
-	hot_remove(&rt.hot, two.end[0]);
+	poll_in_vain(1);
+	ck_assert(progress_is_polled());
+	progress_tick();
+	poll_in_vain(1);
+	ck_assert(!progress_is_polled());
 }
 END_TEST
 
@@ -917,6 +971,9 @@ int main(void)
 	tcase_add_loop_test(t, who_fell_asleep_meanwhile_is_kicked_later, 0, 2 * sizeof(looks) / sizeof(looks[0]));
 	tcase_add_test(t, a_domain_left_by_its_owner_looks_with_the_tick);
 	tcase_add_test(t, a_tick_leaves_old_work_to_the_polls);
+	tcase_add_loop_test(t, a_tick_serves_it_where_nobody_polls, 0, 2);
+	tcase_add_test(t, a_tick_serves_it_where_polls_are_kept_out);
+	tcase_add_test(t, kicks_are_for_polls_that_go_on);
 	tcase_add_test(t, who_sleeps_when_it_is_acknowledged_is_kicked_at_once);
 	tcase_add_test(t, notice_sets_the_ready_bit_and_its_summary);
 	tcase_add_test(t, space_is_told_to_who_wants_it_only);
