@@ -6,7 +6,7 @@
 #define TESTS_E2E_MAP_H
 
 #include "client/verbsd.h"
-#include "proto/ring_abi.h"
+#include "tests/e2e/counted.h"
 #include "tests/e2e/ends.h"
 
 #define REGION_SIZE ((size_t)8 << 20)
@@ -18,8 +18,6 @@ struct target {
 
 /* How many regions this process has mapped: "rw-s", "r--s"; NULL: either way. */
 unsigned regions_mapped(const char *mode);
-/* As this process publishes it. */
-uint64_t counted(enum vsd_counter counter);
 /* WRs that this process ran itself. */
 uint64_t runs(void);
 

@@ -6,45 +6,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* --- what this process has mapped --------------------------------------------------------------------------------- */
-
-/* How many mappings have that name and mode; *@first is where one starts. */
-static unsigned mappings(const char *name, const char *mode, void **first)
-{
-	FILE *file = fopen("/proc/self/maps", "re");
-	char line[512], perms[8], path[256];
-	unsigned long start;
-	unsigned n = 0;
-
-	NEED(file);
-	while (fgets(line, sizeof(line), file)) {
-		path[0] = '\0';
-		if (sscanf(line, "%lx-%*x %7s %*s %*s %*s %255s", &start, perms, path) < 2 || !strstr(path, name) ||
-			(mode && strcmp(perms, mode) != 0))
-			continue;
-		if (first)
-			*first = (void *)start;
-		n++;
-	}
-	fclose(file);
-	return n;
-}
-
 unsigned regions_mapped(const char *mode)
 {
 	return mappings("memfd:verbsd-region", mode, NULL);
-}
-
-uint64_t counted(enum vsd_counter counter)
-{
-	static const struct vsd_page *page;
-	void *mem = NULL;
-
-	if (!page) {
-		NEED(mappings("memfd:verbsd-process", "rw-s", &mem) == 1);
-		page = mem;
-	}
-	return vsd_page_counter(page, counter);
 }
 
 uint64_t runs(void)

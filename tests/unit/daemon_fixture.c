@@ -342,6 +342,11 @@ int client_destroy(struct client *client, unsigned type, uint32_t handle)
 
 int64_t client_qp(struct client *client, unsigned type, uint32_t qpn)
 {
+	return client_qp_of(client, type, qpn, 16);
+}
+
+int64_t client_qp_of(struct client *client, unsigned type, uint32_t qpn, uint32_t max_send_wr)
+{
 	Vsd__QpCreateRequest request = VSD__QP_CREATE_REQUEST__INIT;
 
 	request.context = client->context;
@@ -352,7 +357,7 @@ int64_t client_qp(struct client *client, unsigned type, uint32_t qpn)
 	request.send_cq = client->cq;
 	request.has_recv_cq = 1;
 	request.recv_cq = client->cq;
-	request.max_send_wr = 16;
+	request.max_send_wr = max_send_wr;
 	request.max_recv_wr = 16;
 	return client_object(client, VSD__OP__OP_QP_CREATE, &request.base);
 }

@@ -71,6 +71,8 @@ void event_release(struct event_got *event);
 int64_t client_object(struct client *client, unsigned opcode, const ProtobufCMessage *request);
 int client_destroy(struct client *client, unsigned type, uint32_t handle);
 int64_t client_qp(struct client *client, unsigned type, uint32_t qpn);
+/* The same with room for so many WRs to send. */
+int64_t client_qp_of(struct client *client, unsigned type, uint32_t qpn, uint32_t max_send_wr);
 int client_qp_state(struct client *client, uint32_t qp, unsigned state);
 /* INIT and RTR, naming @dest at LID @lid. */
 int client_qp_connect(struct client *client, uint32_t qp, uint32_t dest, uint32_t lid);

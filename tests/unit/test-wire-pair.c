@@ -499,6 +499,48 @@ START_TEST(memfd_is_not_kept_for_long)
 }
 END_TEST
 
+/* Two slots for each WR that either end may have, within bounds; and half as many responses. */
+static const struct {
+	uint32_t max_send_wr, req_slots, resp_slots;
+} lanes[] = {
+	{ 0, 16, 16 }, { 1, 16, 16 }, { 8, 16, 16 }, { 9, 32, 16 }, { 16, 32, 16 }, { 17, 64, 32 }, { 32, 64, 32 }, { 33, 128, 64 },
+	{ 64, 128, 64 }, { 65, 128, 64 }, { 16384, 128, 64 },
+};
+
+START_TEST(lanes_are_as_long_as_the_qp_wants)
+{
+	uint32_t wanted = lanes[_i].max_send_wr;
+	Vsd__EvWire wa, wb;
+
+	/* The other end sends hardly anything. */
+	qa = (uint32_t)client_qp_of(&a, RC, a.qpn + 1, wanted);
+	qb = (uint32_t)client_qp_of(&b, RC, b.qpn + 1, wanted ? 1 : 0);
+	ck_assert_int_eq(client_qp_connect(&a, qa, b.qpn + 1, 1), 0);
+	ck_assert_int_eq(client_qp_connect(&b, qb, a.qpn + 1, 1), 0);
+	expect_segment(&a);
+	expect_segment(&b);
+	wa = expect_wire(&a);
+	wb = expect_wire(&b);
+	ck_assert_uint_eq(wa.req_slots, lanes[_i].req_slots);
+	ck_assert_uint_eq(wa.resp_slots, lanes[_i].resp_slots);
+	ck_assert_uint_eq(wb.req_slots, wa.req_slots);
+	ck_assert_uint_eq(wb.resp_slots, wa.resp_slots);
+}
+END_TEST
+
+START_TEST(the_other_end_may_want_the_longer_lanes)
+{
+	Vsd__EvWire wa, wb;
+
+	qb = (uint32_t)client_qp_of(&b, RC, ++b.qpn, 64);
+	join_qps(&wa, &wb);
+	ck_assert_uint_eq(wa.req_slots, 128);
+	ck_assert_uint_eq(wb.req_slots, 128);
+	ck_assert_uint_eq(wa.resp_slots, 64);
+	ck_assert_uint_eq(wb.resp_slots, 64);
+}
+END_TEST
+
 START_TEST(lane_slots_may_be_forced)
 {
 	Vsd__EvWire wa, wb;
@@ -611,6 +653,8 @@ int main(void)
 	tcase_add_test(tcase, datagrams_inside_one_process_need_no_wire);
 	tcase_add_test(tcase, segment_can_be_asked_for_again);
 	tcase_add_test(tcase, memfd_is_not_kept_for_long);
+	tcase_add_loop_test(tcase, lanes_are_as_long_as_the_qp_wants, 0, sizeof(lanes) / sizeof(lanes[0]));
+	tcase_add_test(tcase, the_other_end_may_want_the_longer_lanes);
 	tcase_add_test(tcase, lane_slots_may_be_forced);
 	tcase_add_test(tcase, cma_may_be_forbidden);
 	tcase_add_test(tcase, strangers_run_no_engines_on_each_other);
