@@ -653,7 +653,7 @@ int main(void)
 	tcase_add_test(tcase, datagrams_inside_one_process_need_no_wire);
 	tcase_add_test(tcase, segment_can_be_asked_for_again);
 	tcase_add_test(tcase, memfd_is_not_kept_for_long);
-	tcase_add_loop_test(tcase, lanes_are_as_long_as_the_qp_wants, 0, sizeof(lanes) / sizeof(lanes[0]));
+	tcase_add_loop_test(tcase, lanes_are_as_long_as_the_qp_wants, 0, (int)(sizeof(lanes) / sizeof(lanes[0])));
 	tcase_add_test(tcase, the_other_end_may_want_the_longer_lanes);
 	tcase_add_test(tcase, lane_slots_may_be_forced);
 	tcase_add_test(tcase, cma_may_be_forbidden);
