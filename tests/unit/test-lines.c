@@ -2,6 +2,7 @@
 /*
  * Which cache lines move between two processes, by where things lie and by what a message changes: no two writers share a
  * line, and a short SEND costs its slots on one side and one line of acknowledgement on the other, whatever came before.
+ * Several at once cost one notice on either side, and one acknowledgement.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #define SIZE  4096u
 #define SLOTS 16u
 #define TURNS 100u /* several times around the lane */
+#define BATCH 8u
 
 #define LINE(type, member) (offsetof(type, member) / VSD_LINE)
 
@@ -188,6 +190,85 @@ START_TEST(a_shared_receive_moves_no_more)
 }
 END_TEST
 
+/* --- what several messages change -------------------------------------------------------------------------------------- */
+
+/* The linker puts these before those of wire.c, for all who call them from other files. */
+static unsigned notices, acks;
+
+#define COUNTED_NOTICE(name)                       \
+	void __real_##name(struct wire *wire);     \
+	void __wrap_##name(struct wire *wire);     \
+	void __wrap_##name(struct wire *wire)      \
+	{                                          \
+		notices++;                         \
+		__real_##name(wire);               \
+	}
+COUNTED_NOTICE(wire_notify)
+COUNTED_NOTICE(wire_notify_post)
+COUNTED_NOTICE(wire_notify_ack)
+
+void __real_wire_ack(struct wire *wire, uint64_t acked);
+void __wrap_wire_ack(struct wire *wire, uint64_t acked);
+void __wrap_wire_ack(struct wire *wire, uint64_t acked)
+{
+	acks += atomic_load(&wire->mine->acked) != acked;
+	__real_wire_ack(wire, acked);
+}
+
+/* One descriptor each, several slots, a chunk; and what the common case leaves to the others. */
+static const struct {
+	const char *name;
+	uint32_t length;
+	int pieces;
+} batches[] = { { "8 bytes", 8, 1 }, { "200 bytes", 200, 1 }, { "a chunk", 2048, 1 }, { "two pieces", 8, 2 } };
+
+static void batch_post(uint32_t length, int pieces)
+{
+	struct ibv_sge sges[2] = { { (uintptr_t)from, length, from_mr->key }, { (uintptr_t)from + length, length, from_mr->key } };
+	struct ibv_send_wr wrs[BATCH], *bad;
+
+	for (unsigned i = 0; i < BATCH; i++)
+		wrs[i] = (struct ibv_send_wr){
+			.wr_id = 1,
+			.next = i + 1 < BATCH ? &wrs[i + 1] : NULL,
+			.sg_list = sges,
+			.num_sge = pieces,
+			.opcode = IBV_WR_SEND,
+			.send_flags = IBV_SEND_SIGNALED,
+		};
+	ck_assert_int_eq(soft_post_send(&a->v.qp, wrs, &bad), 0);
+}
+
+static void batch_expect(struct soft_cq *cq)
+{
+	struct ibv_wc wc[BATCH + 1];
+
+	ck_assert_int_eq(soft_poll_cq(&cq->v.cq, BATCH + 1, wc), BATCH);
+	for (unsigned i = 0; i < BATCH; i++)
+		ck_assert_int_eq(wc[i].status, IBV_WC_SUCCESS);
+}
+
+START_TEST(a_list_of_8_has_one_notice_and_one_acknowledgement)
+{
+	bool entered;
+
+	pair_connect(64);
+	for (unsigned i = 0; i < BATCH; i++)
+		receive_post();
+	entered = rt_enter(); /* nothing but the test moves them */
+	notices = acks = 0;
+	batch_post(batches[_i].length, batches[_i].pieces);
+	ck_assert_msg(notices == 1 && acks == 0, "%s: %u notices, %u acknowledgements of a post", batches[_i].name, notices, acks);
+	ck_assert(qp_service(b, atomic_load(&b->wire)));
+	ck_assert_msg(notices == 2 && acks == 1, "%s: %u notices, %u acknowledgements with a turn", batches[_i].name, notices, acks);
+	batch_expect(recv_cq);
+	ck_assert(qp_service(a, atomic_load(&a->wire)));
+	batch_expect(send_cq);
+	ck_assert_uint_eq(notices, 2);
+	rt_leave(entered);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -202,10 +283,12 @@ int main(void)
 {
 	Suite *suite = suite_create("lines");
 	TCase *layout = harness_tcase(suite, "layout"), *plain = harness_tcase(suite, "lines of a message");
-	TCase *domain = harness_tcase(suite, "lines of a message in a thread domain");
+	TCase *domain = harness_tcase(suite, "lines of a message in a thread domain"), *batch = harness_tcase(suite, "batches");
 
 	tcase_add_test(layout, who_only_looks_shares_no_line_with_who_counts);
 	add_tests(plain);
+	tcase_add_checked_fixture(batch, setup, teardown);
+	tcase_add_loop_test(batch, a_list_of_8_has_one_notice_and_one_acknowledgement, 0, (int)(sizeof(batches) / sizeof(batches[0])));
 	tcase_add_checked_fixture(domain, loop_with_domain, NULL);
 	add_tests(domain);
 	return harness_run(suite);
