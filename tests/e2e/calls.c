@@ -2,11 +2,14 @@
 /* Calls that have no home elsewhere: words, rates, devices, and functions that this device refuses. */
 #include "calls.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+
+#define PAIRS 500
 
 /* Not in the header, or newer than the one that this is built with. */
 static void *known(const char *name)
@@ -249,6 +252,67 @@ static void buffers_are_not_dmabufs(int argc, char **argv)
 	NEED(ibv_free_dm(dm) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(ctx) == 0);
 }
 
+/* --- what connections do not take ------------------------------------------------------------------------------------------ */
+
+static unsigned open_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	NEED(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* Pairs of connected QPs. */
+struct pairs {
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	uint64_t words[2];
+	struct ibv_qp *qps[2 * PAIRS];
+};
+
+static void pair_make(struct pairs *p, unsigned i)
+{
+	struct ibv_qp **qp = &p->qps[2 * (size_t)i];
+
+	qp[0] = kit_qp(p->pd, p->cq, NULL);
+	qp[1] = kit_qp(p->pd, p->cq, NULL);
+	kit_connect(qp[0], qp[1]);
+}
+
+static void pairs_talk(struct pairs *p, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		kit_message(p->qps[2 * (size_t)i], p->qps[2 * (size_t)i + 1], p->mr, &p->words[0], &p->words[1], 8);
+}
+
+static void queue_pairs_have_no_fds(int argc, char **argv)
+{
+	static struct pairs p;
+	struct ibv_context *ctx = kit_open();
+	unsigned before;
+
+	NEED(p.pd = ibv_alloc_pd(ctx));
+	p.cq = kit_cq(ctx, 64);
+	NEED(p.mr = ibv_reg_mr(p.pd, p.words, sizeof(p.words), KIT_ACCESS));
+	pair_make(&p, 0);
+	pairs_talk(&p, 1);
+	before = open_fds();
+	for (unsigned i = 1; i < PAIRS; i++)
+		pair_make(&p, i);
+	NEED(open_fds() == before);
+	pairs_talk(&p, PAIRS);
+	NEED(open_fds() == before);
+	for (unsigned i = 0; i < 2 * PAIRS; i++)
+		RETURNS(ibv_destroy_qp(p.qps[i]), 0);
+	NEED(open_fds() == before);
+	NEED(ibv_dereg_mr(p.mr) == 0 && ibv_destroy_cq(p.cq) == 0 && ibv_dealloc_pd(p.pd) == 0 && ibv_close_device(ctx) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct kit_test tests[] = {
@@ -261,6 +325,7 @@ int main(int argc, char **argv)
 		{ "buffers-are-not-dmabufs", buffers_are_not_dmabufs },
 		{ "ranges-of-ones-own", ranges_of_ones_own },
 		{ "ranges-without-fork-init", ranges_without_fork_init },
+		{ "queue-pairs-have-no-fds", queue_pairs_have_no_fds },
 		{ "extended-completions", extended_completions },
 		{ "extended-completions-of-datagrams", extended_completions_of_datagrams },
 		{ "overrun-that-is-ignored", overrun_that_is_ignored },

@@ -14,21 +14,22 @@ requests()
 	"$verbsctl" --socket "$socket" status --json | jq '.status[0].requests'
 }
 
-# costs NAME: requests that a run of that test makes, and those of looking.
+# costs NAME: requests that a run of that test makes, and the one of looking. What it takes to see that the daemon is empty is
+# another number each time.
 costs()
 {
 	local before after
 	before=$(requests)
 	(client_for 60 "$work/out/registration" "$1") || return 1
-	until_true 20 daemon_empty || return 1
 	after=$(requests)
+	until_true 20 daemon_empty || return 1
 	echo $((after - before))
 }
 
 once=$(costs once)
 often=$(costs often)
-# Each look at whether the daemon is empty is a few requests.
-tap_run "10,000 registrations cost no more requests than one ($often, $once)" test "$often" -lt $((once + 500))
+tap_run "10,000 registrations cost no more requests than one ($often, $once)" \
+	[ "${often:-9999}" -le $((once + 20)) ]
 run_cases registration threads
 
 mkfifo "$work/out/in"
