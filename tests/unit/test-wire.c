@@ -4,10 +4,7 @@
  * QPs of one process have it. What a hostile peer may write breaks the wire and nothing else.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "client/soft/qp.h"
@@ -15,114 +12,7 @@
 #include "client/soft/rt_private.h"
 #include "client/soft/td.h"
 #include "tests/lib/harness.h"
-
-static struct {
-	struct pair *pair[2];
-	struct wire *end[2];
-	int kick[2]; /* read ends: what end i is kicked by */
-} two;
-
-static struct vsd_page *peer_page[2];
-
-/* The fds of EV_SEGMENT for one side of @mem; the other side reads the kick. */
-static void add_side(int mem, unsigned side)
-{
-	Vsd__EvSegment event = VSD__EV_SEGMENT__INIT;
-	int page = memfd_create("page", MFD_CLOEXEC), pipe_fds[2];
-
-	event.segment = 1 + side;
-	event.side = side;
-	event.size = VSD_SEGMENT_WIRES + (1u << 20);
-	event.peer = 7;
-	event.engines = VSD__ENGINE_RIGHT__ENGINE_STAGE | VSD__ENGINE_RIGHT__ENGINE_CMA;
-	event.wires = 16;
-	ck_assert_int_eq(ftruncate(page, VSD_PAGE_SIZE), 0);
-	peer_page[!side] = mmap(NULL, VSD_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0);
-	ck_assert_ptr_ne(peer_page[!side], MAP_FAILED);
-	ck_assert_int_eq(pipe2(pipe_fds, O_NONBLOCK | O_CLOEXEC), 0);
-	two.kick[!side] = pipe_fds[0];
-
-	/* A pipe's end is as good as a pidfd here: epoll takes it, and it is never readable. */
-	int quiet[2];
-
-	ck_assert_int_eq(pipe2(quiet, O_CLOEXEC), 0);
-	ck_assert_int_eq(pair_add(&event, dup(mem), quiet[0], pipe_fds[1], page), 0);
-	close(quiet[1]);
-	two.pair[side] = pair_find(1 + side, 0);
-	ck_assert_ptr_nonnull(two.pair[side]);
-}
-
-static void runtime_setup(void)
-{
-	rt.page = mmap(NULL, VSD_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ck_assert_ptr_ne(rt.page, MAP_FAILED);
-	rt.peer = 7;
-	rt.epoll = epoll_create1(EPOLL_CLOEXEC);
-	ck_assert_int_eq(pair_loop_init(), 0);
-}
-
-static void runtime_teardown(void)
-{
-	for (unsigned side = 0; side < 2; side++) {
-		if (two.end[side])
-			wire_release(two.end[side]);
-		if (two.kick[side])
-			close(two.kick[side]);
-		if (peer_page[side])
-			munmap(peer_page[side], VSD_PAGE_SIZE);
-	}
-	wire_collect();
-	pair_remove_all();
-	pair_loop_deinit();
-	events_deinit();
-	close(rt.epoll);
-	munmap(rt.page, VSD_PAGE_SIZE);
-}
-
-static Vsd__EvWire wire_event(unsigned side, uint32_t req, uint32_t resp)
-{
-	Vsd__EvWire event = VSD__EV_WIRE__INIT;
-
-	event.wire = 3;
-	event.generation = 5;
-	event.kind = VSD__WIRE_KIND__WIRE_RC;
-	event.local_qpn = 0x100 + side;
-	event.peer_qpn = 0x101 - side;
-	event.req_slots = req;
-	event.resp_slots = resp;
-	event.peer = 7;
-	event.side = side;
-	return event;
-}
-
-static void make_segment_pair(void)
-{
-	int mem = memfd_create("segment", MFD_CLOEXEC);
-
-	ck_assert_int_eq(ftruncate(mem, VSD_SEGMENT_WIRES + (1u << 20)), 0);
-	add_side(mem, 0);
-	add_side(mem, 1);
-	close(mem);
-}
-
-static void make_ends(bool loop, uint32_t req, uint32_t resp)
-{
-	if (loop) {
-		two.pair[0] = &rt.loop[0];
-		two.pair[1] = &rt.loop[1];
-	} else {
-		make_segment_pair();
-	}
-	for (unsigned side = 0; side < 2; side++) {
-		Vsd__EvWire event = wire_event(side, req, resp);
-
-		if (!loop) {
-			event.segment = 1 + side;
-			event.offset = VSD_SEGMENT_WIRES + 4096;
-		}
-		ck_assert_int_eq(wire_make(two.pair[side], &event, &two.end[side]), 0);
-	}
-}
+#include "tests/unit/soft_two.h"
 
 static const struct {
 	const char *name;
@@ -143,7 +33,7 @@ static void fill(uint8_t *buf, size_t n, unsigned seed)
 
 static void make_shape(int i)
 {
-	make_ends(shapes[i].loop, shapes[i].req, shapes[i].resp);
+	two_make(shapes[i].loop, shapes[i].req, shapes[i].resp);
 }
 
 static struct vsd_req send_head(const struct wire *wire, uint32_t len)
@@ -187,7 +77,7 @@ START_TEST(a_datagram_starts_later_in_its_slot)
 	uint8_t out[VSD_INLINE_UD], in[VSD_INLINE_UD];
 	struct vsd_req head = { .op = VSD_REQ_DATAGRAM, .flags = VSD_F_FIRST | VSD_F_LAST, .len = VSD_INLINE_UD }, got;
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	head.slots = (uint8_t)wire_req_slots(two.end[0], &head, head.len);
 	head.ud.qkey = 0x1234;
 	ck_assert_uint_eq(head.slots, VSD_SPAN_MAX);
@@ -302,7 +192,7 @@ START_TEST(a_waiter_that_is_forgotten_is_not_run)
 	struct soft_qp waiter = { .run_queued = false };
 	int chunk = -1, next;
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	while ((next = pair_chunk_get(two.pair[0], POOL_REQ, &waiter)) >= 0)
 		chunk = next;
 	pair_forget_waiter(&waiter);
@@ -324,7 +214,7 @@ START_TEST(a_chunk_wakes_one_that_waits_for_its_kind)
 {
 	struct soft_qp first = { .run_queued = false }, second = { .run_queued = false };
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 
 	int req = take_all_chunks(0, POOL_REQ), resp = take_all_chunks(0, POOL_RESP);
 
@@ -345,7 +235,7 @@ START_TEST(a_chunk_that_was_not_used_wakes_the_next)
 {
 	struct soft_qp first = { .run_queued = false }, second = { .run_queued = false };
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 
 	int chunk = take_all_chunks(0, POOL_REQ);
 
@@ -367,7 +257,7 @@ START_TEST(a_waiter_waits_in_one_pair)
 {
 	struct soft_qp waiter = { .run_queued = false };
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 
 	int here = take_all_chunks(0, POOL_REQ), there = take_all_chunks(1, POOL_REQ);
 
@@ -386,7 +276,7 @@ START_TEST(nobody_waits_in_a_pair_that_goes)
 {
 	struct soft_qp waiter = { .run_queued = false };
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	take_all_chunks(0, POOL_REQ);
 	ck_assert_int_eq(pair_chunk_get(two.pair[0], POOL_REQ, &waiter), -1);
 	pool_abandon(two.pair[0]);
@@ -400,7 +290,7 @@ START_TEST(a_released_wire_keeps_its_chunk_while_the_peer_may_read)
 {
 	int chunk;
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	chunk = pair_chunk_get(two.pair[0], POOL_REQ, NULL);
 	ck_assert_int_gt(wire_req_space(two.end[0]), 0);
 	send_chunk(chunk);
@@ -418,11 +308,11 @@ END_TEST
 
 START_TEST(nothing_is_seen_before_the_peer_opened_its_half)
 {
-	Vsd__EvWire event = wire_event(0, 16, 16);
+	Vsd__EvWire event = two_wire_event(0, 16, 16);
 	struct vsd_req head = { .op = VSD_REQ_SEND, .slots = 1 }, got;
 	struct vsd_half *theirs;
 
-	make_segment_pair();
+	two_segment_pair();
 	event.segment = 1;
 	event.offset = VSD_SEGMENT_WIRES;
 	ck_assert_int_eq(wire_make(two.pair[0], &event, &two.end[0]), 0);
@@ -446,7 +336,7 @@ START_TEST(a_closed_half_is_read_to_its_end)
 {
 	struct vsd_req head, got;
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	ck_assert_int_gt(wire_req_space(two.end[0]), 0);
 	head = send_head(two.end[0], 0);
 	wire_req_put(two.end[0], &head, NULL, -1);
@@ -487,7 +377,7 @@ START_TEST(a_malformed_request_breaks_the_wire)
 {
 	struct vsd_req got;
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	forge(&bad_requests[_i].head);
 	ck_assert_msg(wire_req_peek(two.end[1], &got) == -EPROTO, "%s", bad_requests[_i].name);
 	ck_assert(two.end[1]->broken);
@@ -512,7 +402,7 @@ START_TEST(a_malformed_response_breaks_the_wire)
 {
 	struct vsd_resp *slot, got;
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	slot = (void *)two.end[1]->resp_out.slots;
 	memcpy((uint8_t *)slot + 4, (const uint8_t *)&bad_responses[_i].resp + 4, VSD_LINE - 4);
 	atomic_store(&slot->tag, 1);
@@ -523,7 +413,7 @@ END_TEST
 
 START_TEST(a_counter_ahead_of_what_was_sent_breaks_the_wire)
 {
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	for (unsigned i = 0; i < 10; i++) {
 		struct vsd_req head = send_head(two.end[0], 0);
 
@@ -537,7 +427,7 @@ END_TEST
 
 START_TEST(a_counter_that_goes_back_breaks_the_wire)
 {
-	make_ends(false, 2, 2);
+	two_make(false, 2, 2);
 	for (unsigned i = 0; i < 2; i++) {
 		struct vsd_req head = send_head(two.end[0], 0);
 
@@ -551,233 +441,11 @@ START_TEST(a_counter_that_goes_back_breaks_the_wire)
 }
 END_TEST
 
-static ssize_t kicks(unsigned side)
-{
-	char bytes[64];
-	ssize_t n = read(two.kick[side], bytes, sizeof(bytes));
-
-	return n < 0 ? 0 : n;
-}
-
-START_TEST(a_sleeper_is_kicked_once_per_epoch)
-{
-	make_ends(false, 16, 16);
-	peer_page[1]->state = 4; /* active */
-	wire_notify(two.end[0]);
-	ck_assert_int_eq(kicks(1), 0);
-	peer_page[1]->state = 3 << 1 | 1;
-	wire_notify(two.end[0]);
-	wire_notify(two.end[0]);
-	ck_assert_int_eq(kicks(1), 1);
-	peer_page[1]->state = 4 << 1 | 1;
-	wire_notify(two.end[0]);
-	ck_assert_int_eq(kicks(1), 1);
-	wire_kick(two.end[0]);
-	ck_assert_int_eq(kicks(1), 1);
-}
-END_TEST
-
-/* An acknowledgement, a message. */
-static void (*const publish[])(struct wire *) = { wire_notify_ack, wire_notify_post };
-/* What looks once more at a peer that seemed awake when that was published. */
-static const char *const looks[] = { "the next notice", "a poll", "a full round", "the tick" };
-
-static void look_again(unsigned how)
-{
-	if (how == 0)
-		wire_notify(two.end[0]);
-	else if (how == 1)
-		hot_quick(&rt.hot);
-	else if (how == 2)
-		hot_serve(&rt.hot);
-	else
-		progress_tick();
-}
-
-START_TEST(who_fell_asleep_meanwhile_is_kicked_later)
-{
-	make_ends(false, 16, 16);
-	hot_add(&rt.hot, two.end[0]);
-	wire_notify(two.end[0]); /* the peer polls this wire from here on */
-	peer_page[1]->state = 4; /* active */
-	publish[_i % 2](two.end[0]);
-	ck_assert(!wire_owes_look(two.end[0])); /* there may be no tick */
-	atomic_store(&rt.polling, true);
-	publish[_i % 2](two.end[0]);
-	ck_assert(wire_owes_look(two.end[0]));
-	peer_page[1]->state = 3 << 1 | 1;
-	ck_assert_int_eq(kicks(1), 0);
-	look_again((unsigned)_i / 2);
-	ck_assert_msg(kicks(1) == 1, "%s", looks[_i / 2]);
-	ck_assert(!wire_owes_look(two.end[0]));
-	look_again((unsigned)_i / 2);
-	ck_assert_int_eq(kicks(1), 0);
-	hot_remove(&rt.hot, two.end[0]);
-}
-END_TEST
-
-/* Of a domain its owner looks with its next call. Should none come, the second tick that finds it so does. */
-START_TEST(a_domain_left_by_its_owner_looks_with_the_tick)
-{
-	struct soft_td *td = td_new();
-
-	make_ends(false, 16, 16);
-	ck_assert(rt_enter());
-	td_park_wait(td);
-	ck_assert(td_wire_room(td, two.end[0]));
-	td_wire_add(td, two.end[0]);
-	td_wire_heat(td, two.end[0]);
-	rt_leave(true);
-	td_enter(td);
-	wire_look(two.end[0]);
-	ck_assert(!wire_pending(two.end[0])); /* nothing else brings anybody there */
-	wire_notify(two.end[0]);
-	peer_page[1]->state = 4; /* active */
-	atomic_store(&rt.polling, true);
-	wire_notify_post(two.end[0]);
-	ck_assert(!wire_owes_look(two.end[0])); /* nobody has to take the domain for that */
-	wire_notify_ack(two.end[0]);
-	td_leave(td);
-	ck_assert(wire_owes_look(two.end[0]));
-	peer_page[1]->state = 3 << 1 | 1;
-	progress_tick();
-	progress_tick();
-	ck_assert_int_eq(kicks(1), 1);
-	ck_assert(!wire_owes_look(two.end[0]));
-	ck_assert(rt_enter());
-	td_park_wait(td);
-	td_wire_remove(two.end[0]);
-	rt_leave(true);
-	td_free(td);
-}
-END_TEST
-
-/* A wire with something old that only a look at the ready bits finds; the next rounds of polls look at hot wires alone. */
-static void leave_old_work(void)
-{
-	make_ends(false, 16, 16);
-	atomic_store(&rt.running, true);
-	wire_look(two.end[0]);
-	wire_close(two.end[1]);
-	rt.rounds = 8 * FULL_ROUNDS;
-	ck_assert(wire_pending(two.end[0]));
-}
-
-/* Polls that another thread keeps from the lock. */
-static void poll_in_vain(unsigned n)
-{
-	ck_assert(rt_enter());
-	for (unsigned i = 0; i < n; i++)
-		ck_assert(!rt_progress());
-	rt_leave(true);
-}
-
-/* What was there at the last tick is for who polls, though another thread keeps them from it for now. */
-START_TEST(a_tick_leaves_old_work_to_the_polls)
-{
-	leave_old_work();
-	for (unsigned i = 0; i < 4; i++) {
-		poll_in_vain(2);
-		progress_tick();
-		ck_assert(wire_pending(two.end[0]));
-	}
-	rt_progress(); /* looks everywhere */
-	ck_assert(!wire_pending(two.end[0]));
-}
-END_TEST
-
-START_TEST(a_tick_serves_it_where_nobody_polls)
-{
-	leave_old_work();
-	progress_tick();
-	ck_assert(wire_pending(two.end[0]));
-	poll_in_vain(_i); /* one is not many: it may have been the last */
-	progress_tick();
-	ck_assert(!wire_pending(two.end[0]));
-}
-END_TEST
-
-/* Who waits for the lock keeps polls out, and may not come to take it. */
-START_TEST(a_tick_serves_it_where_polls_are_kept_out)
-{
-	leave_old_work();
-	atomic_store(&rt.waiters, 1);
-	for (unsigned i = 0; i < 2; i++) {
-		for (unsigned n = 0; n < 100; n++)
-			ck_assert(!rt_progress());
-		progress_tick();
-	}
-	ck_assert(!wire_pending(two.end[0]));
-	atomic_store(&rt.waiters, 0);
-}
-END_TEST
-
-/* Those that came before the tick are no sign: they may have been the last. */
-START_TEST(kicks_are_for_polls_that_go_on)
-{
-	atomic_store(&rt.running, true);
-	ck_assert(!progress_is_polled());
-	poll_in_vain(1);
-	ck_assert(!progress_is_polled());
-	poll_in_vain(1);
-	ck_assert(progress_is_polled());
-	progress_tick();
-	ck_assert(!progress_is_polled());
-	poll_in_vain(1);
-	ck_assert(progress_is_polled());
-	progress_tick();
-	poll_in_vain(1);
-	ck_assert(!progress_is_polled());
-}
-END_TEST
-
-START_TEST(who_sleeps_when_it_is_acknowledged_is_kicked_at_once)
-{
-	make_ends(false, 16, 16);
-	hot_add(&rt.hot, two.end[0]);
-	wire_notify(two.end[0]);
-	atomic_store(&rt.polling, true);
-	peer_page[1]->state = 3 << 1 | 1;
-	wire_notify_ack(two.end[0]);
-	ck_assert_int_eq(kicks(1), 1);
-	ck_assert(!wire_owes_look(two.end[0]));
-	hot_remove(&rt.hot, two.end[0]);
-}
-END_TEST
-
-START_TEST(notice_sets_the_ready_bit_and_its_summary)
-{
-	struct vsd_side *side;
-
-	make_ends(false, 16, 16);
-	side = &two.pair[1]->mem->sides[1];
-	ck_assert_uint_eq(side->ready[0], 0);
-	wire_notify(two.end[0]);
-	ck_assert_uint_eq(side->ready[0], 1u << 3);
-	ck_assert_uint_eq(side->summary, 1);
-	/* While the bit stands the receiver looks for itself. */
-	side->summary = 0;
-	wire_notify(two.end[0]);
-	ck_assert_uint_eq(side->summary, 0);
-}
-END_TEST
-
-START_TEST(space_is_told_to_who_wants_it_only)
-{
-	make_ends(false, 2, 2);
-	wire_notify_space(two.end[1]);
-	ck_assert_uint_eq(two.pair[0]->mem->sides[0].summary, 0);
-	wire_want_space(two.end[0], WIRE_WANT_REQ);
-	wire_notify_space(two.end[1]);
-	ck_assert_uint_eq(two.pair[0]->mem->sides[0].summary, 1);
-}
-END_TEST
-
 START_TEST(a_wish_for_space_ends_with_the_next_request)
 {
 	struct vsd_req head;
 
-	make_ends(false, 2, 2);
+	two_make(false, 2, 2);
 	ck_assert_int_eq(wire_req_space(two.end[0]), 2);
 	wire_want_space(two.end[0], WIRE_WANT_REQ);
 	wire_want_space(two.end[0], WIRE_WANT_RESP);
@@ -800,7 +468,7 @@ START_TEST(pending_tells_what_was_not_looked_at)
 {
 	struct vsd_req head, got;
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	wire_look(two.end[0]);
 	wire_look(two.end[1]);
 	ck_assert(!wire_pending(two.end[1]));
@@ -827,7 +495,7 @@ START_TEST(hazards_name_key_and_queue_pair)
 {
 	struct vsd_hazard *mine, *all[VSD_HAZARDS];
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	mine = pair_hazard_enter(two.pair[0], 0x500, 0x101);
 	ck_assert_ptr_nonnull(mine);
 	ck_assert(!pair_hazards_clear(0x500, 0));
@@ -847,7 +515,7 @@ START_TEST(a_wire_keeps_its_hazard_slot)
 {
 	struct vsd_hazard *first;
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	first = wire_hazard_enter(two.end[0], 0x500, NULL);
 	ck_assert_ptr_nonnull(first);
 	ck_assert(!pair_hazards_clear(0x500, 0));
@@ -865,7 +533,7 @@ END_TEST
 
 START_TEST(hazards_of_the_dead_and_of_strangers_do_not_count)
 {
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	ck_assert_ptr_nonnull(pair_hazard_enter(two.pair[0], 0x500, 0x101));
 	two.pair[1]->priv->granted = VSD__ENGINE_RIGHT__ENGINE_STAGE;
 	ck_assert(pair_hazards_clear(0x500, 0x101));
@@ -895,10 +563,10 @@ static const struct {
 
 START_TEST(a_wire_that_does_not_fit_is_refused)
 {
-	Vsd__EvWire event = wire_event(0, bad_events[_i].req, bad_events[_i].resp);
+	Vsd__EvWire event = two_wire_event(0, bad_events[_i].req, bad_events[_i].resp);
 	struct wire *wire;
 
-	make_segment_pair();
+	two_segment_pair();
 	event.wire = bad_events[_i].wire;
 	event.generation = bad_events[_i].gen;
 	event.kind = (Vsd__WireKind)bad_events[_i].kind;
@@ -909,10 +577,10 @@ END_TEST
 
 START_TEST(a_wire_is_not_made_twice)
 {
-	Vsd__EvWire event = wire_event(0, 16, 16);
+	Vsd__EvWire event = two_wire_event(0, 16, 16);
 	struct wire *again;
 
-	make_ends(false, 16, 16);
+	two_make(false, 16, 16);
 	event.offset = VSD_SEGMENT_WIRES;
 	ck_assert_int_eq(wire_make(two.pair[0], &event, &again), -EEXIST);
 }
@@ -920,7 +588,7 @@ END_TEST
 
 START_TEST(loopback_ends_know_each_other_while_both_live)
 {
-	make_ends(true, 16, 16);
+	two_make(true, 16, 16);
 	ck_assert_ptr_eq(two.end[0]->other, two.end[1]);
 	ck_assert_ptr_eq(two.end[1]->other, two.end[0]);
 	wire_release(two.end[0]);
@@ -937,7 +605,7 @@ static TCase *tcase(Suite *suite, const char *name)
 {
 	TCase *t = harness_tcase(suite, name);
 
-	tcase_add_checked_fixture(t, runtime_setup, runtime_teardown);
+	tcase_add_checked_fixture(t, two_setup, two_teardown);
 	return t;
 }
 
@@ -967,16 +635,6 @@ int main(void)
 	tcase_add_test(t, a_counter_ahead_of_what_was_sent_breaks_the_wire);
 	tcase_add_test(t, a_counter_that_goes_back_breaks_the_wire);
 	t = tcase(suite, "notice");
-	tcase_add_test(t, a_sleeper_is_kicked_once_per_epoch);
-	tcase_add_loop_test(t, who_fell_asleep_meanwhile_is_kicked_later, 0, 2 * sizeof(looks) / sizeof(looks[0]));
-	tcase_add_test(t, a_domain_left_by_its_owner_looks_with_the_tick);
-	tcase_add_test(t, a_tick_leaves_old_work_to_the_polls);
-	tcase_add_loop_test(t, a_tick_serves_it_where_nobody_polls, 0, 2);
-	tcase_add_test(t, a_tick_serves_it_where_polls_are_kept_out);
-	tcase_add_test(t, kicks_are_for_polls_that_go_on);
-	tcase_add_test(t, who_sleeps_when_it_is_acknowledged_is_kicked_at_once);
-	tcase_add_test(t, notice_sets_the_ready_bit_and_its_summary);
-	tcase_add_test(t, space_is_told_to_who_wants_it_only);
 	tcase_add_test(t, a_wish_for_space_ends_with_the_next_request);
 	t = tcase(suite, "hazards");
 	tcase_add_test(t, hazards_name_key_and_queue_pair);
