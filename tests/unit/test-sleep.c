@@ -12,6 +12,8 @@
 #include "tests/lib/harness.h"
 #include "tests/unit/soft_loop.h"
 
+#define LOOK_ROUNDS 16u /* of a thread that is about to block */
+
 static struct loop loop;
 static int fd;
 
@@ -238,8 +240,11 @@ static void drain(void)
 /* What never comes while it spins is waited for without; one of many waits tries again. */
 START_TEST(spins_in_vain_come_to_an_end)
 {
+	bool entered = rt_enter();
+
 	rt.many_cpus = true;
 	spin_init(&rt.spin, true);
+	rt_leave(entered);
 	for (unsigned i = 0; i < SPIN_CREDIT; i++) {
 		ck_assert_uint_eq(atomic_load(&rt.spin.credit), SPIN_CREDIT - i);
 		block_until_asleep();
@@ -253,6 +258,45 @@ START_TEST(spins_in_vain_come_to_an_end)
 	}
 	ck_assert_uint_eq(atomic_load(&rt.spin.credit), 0);
 	ck_assert(spin_begin(&rt.spin));
+}
+END_TEST
+
+static unsigned rounds(void)
+{
+	bool entered = rt_enter();
+	unsigned n = rt.rounds;
+
+	rt_leave(entered);
+	return n;
+}
+
+/*
+ * On the only processor whoever spins keeps all others from it: a thread that blocks looks once, and sleeps. (The progress thread
+ * makes a round now and then.)
+ */
+START_TEST(nobody_spins_on_the_only_processor)
+{
+	unsigned once = 0;
+
+	for (unsigned tries = 0; tries < 100; tries++) {
+		bool entered = rt_enter();
+		pthread_t thread;
+		unsigned before;
+		uint64_t taken;
+
+		rt.many_cpus = false;
+		spin_init(&rt.spin, true); /* it would pay, were there another processor */
+		rt.spin.never = true;
+		before = rt.rounds;
+		rt_leave(entered);
+		ck_assert_int_eq(pthread_create(&thread, NULL, block, NULL), 0);
+		await(led);
+		once += rounds() - before <= LOOK_ROUNDS;
+		add_one();
+		ck_assert_int_eq(pthread_join(thread, NULL), 0);
+		ck_assert_int_eq(read(fd, &taken, sizeof(taken)), sizeof(taken));
+	}
+	ck_assert_uint_ge(once, 50);
 }
 END_TEST
 
@@ -276,6 +320,7 @@ int main(void)
 	tcase_add_test(t, polls_count_whoever_makes_the_progress);
 	tcase_add_test(t, kicks_of_who_polls_are_left_to_the_polls);
 	tcase_add_test(t, spins_in_vain_come_to_an_end);
+	tcase_add_test(t, nobody_spins_on_the_only_processor);
 	t = harness_tcase(suite, "sleep in a thread domain");
 	tcase_add_checked_fixture(t, loop_with_domain, NULL);
 	tcase_add_checked_fixture(t, setup, teardown);
