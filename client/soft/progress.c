@@ -562,11 +562,12 @@ static bool tick_look(void)
 
 void progress_tick(void)
 {
+	unsigned rounds = rounds_since_tick();
 	uint64_t start;
 	bool old, left;
 
-	rt.tick_polled = rounds_since_tick() >= TICK_ROUNDS;
-	rt.tick_rounds += rounds_since_tick();
+	rt.tick_polled = rounds >= TICK_ROUNDS;
+	rt.tick_rounds += rounds;
 	/* Who has the lock does what would be done here, but for domains that are not parked. */
 	if (!rt_try_enter() && !(td_any() && rt_enter()))
 		return;
