@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -22,9 +23,12 @@
 
 #include <infiniband/verbs.h>
 
+#include "tests/e2e/counted.h"
 #include "tests/lib/need.h"
 
 #define DEPTH 64
+#define PINGS 1000
+#define SPARE (PINGS / 10)
 
 /* One process: two QPs, each with a CQ of its own, both CQs on one channel. */
 struct side {
@@ -47,7 +51,7 @@ struct address {
 	uint16_t lid;
 };
 
-enum order { SEND, SEND_SOLICITED, STOP };
+enum order { SEND, SEND_SOLICITED, PING, STOP };
 
 static struct ibv_qp *qp_make(struct ibv_cq *cq)
 {
@@ -146,7 +150,7 @@ static void side_make(int socket)
 
 /* --- the process that sends ------------------------------------------------------------------------------------------- */
 
-static void send_one(unsigned i, bool solicited)
+static void send_post(unsigned i, bool solicited)
 {
 	struct ibv_sge sge = { (uintptr_t)side.memory, 8, side.mr->lkey };
 	struct ibv_send_wr wr = {
@@ -155,13 +159,94 @@ static void send_one(unsigned i, bool solicited)
 		.opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_SIGNALED | (solicited ? IBV_SEND_SOLICITED : 0),
 	}, *bad;
+
+	NEED(ibv_post_send(side.qp[i], &wr, &bad) == 0);
+}
+
+static void send_one(unsigned i, bool solicited)
+{
 	struct ibv_wc wc;
 	int n;
 
-	NEED(ibv_post_send(side.qp[i], &wr, &bad) == 0);
+	send_post(i, solicited);
 	while ((n = ibv_poll_cq(side.cq[i], 1, &wc)) == 0)
 		;
 	NEED(n == 1 && wc.status == IBV_WC_SUCCESS);
+}
+
+static unsigned events; /* that were slept for */
+
+/* Takes what came; sleeps for each of what did not. */
+static void wait_for(unsigned *sent, unsigned *received)
+{
+	while (!*sent || !*received) {
+		struct ibv_cq *cq;
+		struct ibv_wc wc;
+		void *context;
+		int n;
+
+		NEED(ibv_req_notify_cq(side.cq[0], 0) == 0);
+		while ((n = ibv_poll_cq(side.cq[0], 1, &wc)) > 0) {
+			NEED(wc.status == IBV_WC_SUCCESS);
+			++*(wc.opcode == IBV_WC_RECV ? received : sent);
+		}
+		NEED(n == 0);
+		if (*sent && *received)
+			break;
+		NEED(ibv_get_cq_event(side.channel, &cq, &context) == 0);
+		ibv_ack_cq_events(cq, 1);
+		events++;
+	}
+	--*sent;
+	--*received;
+}
+
+/* What this process counted in a ping-pong by events, of which either side waits for the other's message. */
+struct counts {
+	uint64_t kicks, wakeups, events;
+};
+
+/* The peer's thread sleeps, so that it takes a kick to reach it. */
+static void await_sleep(void)
+{
+	static const struct vsd_page *page;
+	void *mem;
+
+	if (!page) {
+		/* The daemon's word of the peer comes when it comes. */
+		while (mappings("memfd:verbsd-process", "r--s", &mem) != 1)
+			sched_yield();
+		page = mem;
+	}
+	while (!(atomic_load(&page->state) & 1))
+		sched_yield();
+}
+
+static struct counts ping_pong(bool first)
+{
+	struct counts before = { counted(VSD_COUNT_KICKS), counted(VSD_COUNT_WAKEUPS), events };
+	unsigned sent = 0, received = 0;
+
+	for (unsigned n = 0; n < PINGS; n++) {
+		if (first) {
+			await_sleep();
+			send_post(0, false);
+		} else if (n == 0) {
+			sent++; /* nothing to wait for yet */
+		}
+		wait_for(&sent, &received);
+		receive_post(0, 1);
+		if (!first) {
+			await_sleep();
+			send_post(0, false);
+		}
+	}
+	if (!first) {
+		received++;
+		wait_for(&sent, &received);
+	}
+	return (struct counts){ counted(VSD_COUNT_KICKS) - before.kicks, counted(VSD_COUNT_WAKEUPS) - before.wakeups,
+		events - before.events };
 }
 
 static void sender(int socket)
@@ -170,8 +255,15 @@ static void sender(int socket)
 
 	alarm(60);
 	side_make(socket);
-	while (read(socket, order, 2) == 2 && order[0] != STOP)
-		send_one(order[1], order[0] == SEND_SOLICITED);
+	while (read(socket, order, 2) == 2 && order[0] != STOP) {
+		if (order[0] == PING) {
+			struct counts counts = ping_pong(false);
+
+			NEED(write(socket, &counts, sizeof(counts)) == sizeof(counts));
+		} else {
+			send_one(order[1], order[0] == SEND_SOLICITED);
+		}
+	}
 	_exit(0);
 }
 
@@ -271,6 +363,34 @@ static void blocking(void)
 		take_event(0);
 		NEED(drain(0) == 1);
 	}
+}
+
+static bool is_one_each(const struct counts *of, const struct counts *peer)
+{
+	printf("%llu events, %llu wake-ups, %llu kicks\n", (unsigned long long)of->events, (unsigned long long)of->wakeups,
+		(unsigned long long)peer->kicks);
+	fflush(stdout);
+	NEED(of->wakeups >= PINGS / 2); /* else nothing is tested */
+	return of->wakeups <= PINGS + SPARE && peer->kicks <= PINGS + SPARE;
+}
+
+/*
+ * A message takes its receiver, which sleeps, one kick and one wake-up. The acknowledgement comes while its sender is about to
+ * sleep, or, on a busy machine, after that: then it takes another one. So it is one in some of several tries.
+ */
+static void one_wake_up_a_message(void)
+{
+	bool one = false;
+
+	for (unsigned tries = 0; tries < 10 && !one; tries++) {
+		struct counts mine, theirs;
+
+		tell(PING, 0);
+		mine = ping_pong(true);
+		NEED(read(side.socket, &theirs, sizeof(theirs)) == sizeof(theirs));
+		one = is_one_each(&mine, &theirs) & is_one_each(&theirs, &mine);
+	}
+	NEED(one);
 }
 
 static void polling_the_fd(void)
@@ -505,6 +625,7 @@ static const struct {
 	void (*run)(void);
 } tests[] = {
 	{ "blocking", blocking },
+	{ "one-wake-up-a-message", one_wake_up_a_message },
 	{ "polling-the-fd", polling_the_fd },
 	{ "from-polling-to-events", from_polling_to_events },
 	{ "solicited-only", solicited_only },
