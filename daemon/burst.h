@@ -17,13 +17,14 @@
 struct burst {
 	uint64_t until; /* 0: it is not looking on */
 	unsigned vain, requests;
-	bool never; /* one processor for all: whoever looks on keeps the clients from it */
+	bool looking; /* it did, when it looked last */
+	bool never;   /* one processor for all, when the loop was made: whoever looks on keeps the clients from it */
 };
 
-/* A request was answered. */
+/* A request was taken. */
 static inline void burst_served(struct burst *burst, uint64_t now)
 {
-	if (burst->until)
+	if (burst->looking)
 		burst->vain = 0;
 	if (!burst->never && (burst->vain < BURST_CREDIT || ++burst->requests % BURST_TRY == 0))
 		burst->until = now + BURST_NS;
@@ -32,10 +33,9 @@ static inline void burst_served(struct burst *burst, uint64_t now)
 /* True: the daemon is not to sleep yet. */
 static inline bool burst_goes_on(struct burst *burst, uint64_t now)
 {
-	if (!burst->until)
-		return false;
-	if (now < burst->until)
-		return true;
+	burst->looking = now < burst->until;
+	if (burst->looking || !burst->until)
+		return burst->looking;
 	burst->until = 0;
 	if (burst->vain < BURST_CREDIT)
 		burst->vain++;

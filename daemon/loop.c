@@ -75,7 +75,7 @@ int loop_run(struct loop *loop)
 	int r;
 
 	do {
-		bool on = loop->burst.until && burst_goes_on(&loop->burst, now_ns());
+		bool on = burst_goes_on(&loop->burst, loop->burst.until ? now_ns() : 0);
 
 		r = event_base_loop(loop->base, EVLOOP_ONCE | (on ? EVLOOP_NONBLOCK : 0));
 		if (on)

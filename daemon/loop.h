@@ -54,7 +54,7 @@ int loop_run(struct loop *loop);
 /* One turn; waits for something to happen when @wait. For tests. */
 int loop_turn(struct loop *loop, bool wait);
 void loop_quit(struct loop *loop);
-/* A request was answered: loop_run() looks for the next one, for some 50 us, before it sleeps. */
+/* A request was taken: loop_run() looks for the next one, for some 50 us, before it sleeps. */
 void loop_served(struct loop *loop);
 
 /* Monotonic milliseconds. Tests may set their own clock. */

@@ -30,7 +30,7 @@ static bool block_spin(int fd)
 
 	sleep_stay_awake();
 	do {
-		for (unsigned i = 0; i < 16; i++)
+		for (unsigned i = 0; i < LOOK_ROUNDS; i++)
 			if (rt_work())
 				break;
 		found = readable(fd);

@@ -11,27 +11,29 @@
 #include <stdint.h>
 #include <string.h>
 
+#define COPY_TAIL 8u /* bytes */
+
 int copy_to_program(void *dst, const void *src, size_t n);
 int copy_from_program(void *dst, const void *src, size_t n);
 /* The same of memory that may not be there (on-demand paging): so in whatever thread, at the price of a system call. */
 int copy_to_paged(void *dst, const void *src, size_t n);
 int copy_from_paged(void *dst, const void *src, size_t n);
-/* How many of @n bytes that end at @end go last: the aligned eight that end the range, or what the end has of an unaligned one. */
-static inline size_t copy_tail(uintptr_t end, size_t n)
-{
-	size_t tail = end & 7;
-
-	if (!tail)
-		tail = 8;
-	return tail < n ? tail : n;
-}
-
 /* memmove(), where processors do it well. */
 void copy_plain(void *dst, const void *src, size_t n);
 /* The same with the rule about the last bytes. */
 void copy_ordered(void *dst, const void *src, size_t n);
 
-/* The same where most are one word. */
+/* How many of @n bytes that end at @end go last: the aligned eight that end the range, or what the end has of an unaligned one. */
+static inline size_t copy_tail(uintptr_t end, size_t n)
+{
+	size_t tail = end & (COPY_TAIL - 1);
+
+	if (!tail)
+		tail = COPY_TAIL;
+	return tail < n ? tail : n;
+}
+
+/* copy_ordered() where most are one word. */
 static inline void copy_word(void *dst, const void *src, size_t n)
 {
 	uint64_t word;

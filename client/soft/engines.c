@@ -15,8 +15,6 @@
 #include "client/soft/qp_private.h"
 #include "client/soft/rt_private.h"
 
-#define TAIL	 8u
-
 enum engine_mode { MODE_AUTO, MODE_STAGE, MODE_CMA, MODE_DIRECT, MODE_MAP };
 
 /* VERBSD_ENGINE forces one engine, for tests and for who suspects one. */
@@ -48,7 +46,7 @@ bool engine_is_for(const struct swqe *w)
 static uint32_t slice(const struct swqe *w, uint32_t *budget)
 {
 	uint64_t left = w->length - w->off;
-	uint32_t n = left < *budget + (uint64_t)TAIL ? left : *budget;
+	uint32_t n = left < *budget + (uint64_t)COPY_TAIL ? left : *budget;
 
 	*budget -= n < *budget ? n : *budget;
 	return n;
@@ -84,10 +82,10 @@ static enum engine_result run_atomic(struct soft_qp *qp, struct swqe *w, void *p
 /* The end of a message is stored by itself, however its source is cut into pieces. */
 static int write_end(struct soft_qp *qp, struct swqe *w, uint8_t *ptr, uint32_t n)
 {
-	uint8_t end[TAIL];
-	int err = sge_gather(qp, w->sge, w->n_sge, w->off + n - TAIL, end, TAIL);
+	uint8_t end[COPY_TAIL];
+	int err = sge_gather(qp, w->sge, w->n_sge, w->off + n - COPY_TAIL, end, COPY_TAIL);
 
-	return err < 0 ? err : copy_to_program(ptr + n - TAIL, end, TAIL);
+	return err < 0 ? err : copy_to_program(ptr + n - COPY_TAIL, end, COPY_TAIL);
 }
 
 static int write_slice(struct soft_qp *qp, struct swqe *w, uint8_t *ptr, uint32_t n)
@@ -97,8 +95,8 @@ static int write_slice(struct soft_qp *qp, struct swqe *w, uint8_t *ptr, uint32_
 
 	if (w->flags & IBV_SEND_INLINE)
 		return copy_to_program(ptr, w->data + w->off, n);
-	if (w->n_sge > 1 && n >= TAIL && w->off + n == w->length)
-		before -= TAIL;
+	if (w->n_sge > 1 && n >= COPY_TAIL && w->off + n == w->length)
+		before -= COPY_TAIL;
 	if (before)
 		err = sge_gather_across(qp, w->sge, w->n_sge, w->off, ptr, before);
 	return err < 0 || before == n ? err : write_end(qp, w, ptr, n);
@@ -267,7 +265,7 @@ static bool cma_usable(const struct soft_qp *qp, const struct wire *wire, const 
  * others see in that order (x86). A piece more of the peer's memory would cost it another walk through the peer's pages. Where
  * the end is in several pieces it is gathered in @end, so that it is stored whole. The number of pieces, or -EFAULT.
  */
-static int cut(struct iovec *iov, int n, uint8_t end[TAIL], size_t tail)
+static int cut(struct iovec *iov, int n, uint8_t end[COPY_TAIL], size_t tail)
 {
 	struct iovec *last = &iov[n - 1];
 
@@ -301,7 +299,7 @@ static int pieces_write(const struct pair *pair, const struct pieces *p, uint64_
 	uint64_t guard = pair->page->guard_value;
 	struct iovec remote[2] = { { (void *)(uintptr_t)pair->page->guard_addr, sizeof(guard) }, { (void *)(uintptr_t)addr, n } };
 	struct iovec local[PIECES_MAX + 2] = { { &guard, sizeof(guard) } };
-	uint8_t end[TAIL];
+	uint8_t end[COPY_TAIL];
 	int n_local = (int)p->n;
 	ssize_t moved;
 
@@ -366,7 +364,10 @@ static int cma_slice(struct soft_qp *qp, struct wire *wire, struct swqe *w, uint
 	return err;
 }
 
-/* As slice(). What has the whole turn, and keeps no other QP waiting, is done by calls that are longer. */
+/*
+ * As slice(). What has the whole turn is done by calls that are longer, unless another QP is in the run queue. (Domains have their
+ * own, and hot wires are served between two calls.)
+ */
 static uint32_t cma_length(const struct swqe *w, uint32_t *budget)
 {
 	uint32_t whole = QP_CMA_SLICE, n;

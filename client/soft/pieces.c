@@ -6,8 +6,6 @@
 
 #include "client/soft/copy.h"
 
-#define TAIL 8u
-
 int pieces_find(struct pieces *p, struct soft_td *td, const struct soft_pd *pd, const struct ibv_sge *sge, uint32_t n_sge,
 		uint64_t off, uint32_t n, unsigned access)
 {
@@ -53,8 +51,8 @@ static int store(const struct pieces *p, void *to, const void *from, size_t n)
 int pieces_read(struct pair *pair, struct pieces *p, uint64_t addr, uint32_t n, bool last)
 {
 	struct iovec remote = { (void *)(uintptr_t)addr, n }, *end = &p->iov[p->n - 1];
-	uint8_t bytes[TAIL], *to = (uint8_t *)end->iov_base + end->iov_len;
-	size_t tail = last && n > TAIL ? copy_tail((uintptr_t)to, end->iov_len) : 0;
+	uint8_t bytes[COPY_TAIL], *to = (uint8_t *)end->iov_base + end->iov_len;
+	size_t tail = last && n > COPY_TAIL ? copy_tail((uintptr_t)to, end->iov_len) : 0;
 	ssize_t moved;
 
 	end->iov_len -= tail;

@@ -17,8 +17,6 @@
 
 #define PULL_MIN  (VSD_CHUNK + 1) /* shorter ones take the lane, and so do longer ones than */
 #define PULL_MAX  (4u << 20)
-#define TAIL	  8u
-
 uint32_t pull_can(void)
 {
 	return engine_pulls() ? VSD_CAN_PULL : 0;
@@ -143,7 +141,7 @@ int pull_run(struct soft_qp *qp, struct wire *wire)
 		uint32_t left = resp->head.total - resp->got, n = left;
 		struct vsd_hazard *hazard = NULL;
 
-		if (left > resp->pull_left + (uint64_t)TAIL)
+		if (left > resp->pull_left + (uint64_t)COPY_TAIL)
 			n = resp->pull_left;
 		if (resp->pull_left)
 			hazard = wire_hazard_enter(wire, resp->head.rw.rkey, NULL);

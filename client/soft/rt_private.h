@@ -25,6 +25,7 @@
 #include "proto/ring_abi.h"
 
 #define SPIN_NS 50000u		 /* about one wake-up */
+#define LOOK_ROUNDS 16u		 /* of who blocks, at most, between two looks whether its event came */
 #define TICK_NS 1000000u
 #define CLOCK_ROUNDS 64u	 /* rounds between two looks at the clock */
 #define FULL_ROUNDS 8u		 /* of a poller's, one of so many looks at more than hot wires; divides CLOCK_ROUNDS */

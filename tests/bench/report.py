@@ -24,7 +24,7 @@ set title "{title}"
 set xlabel "1 is the goal, better is to the right"
 set arrow from 1,graph 0 to 1,graph 1 nohead lw 2
 set lmargin 62
-plot "{data}" using 1:($0+1):(0.0625):1:($0+0.65):($0+1.35):2:ytic(3) with boxxyerror lc rgb variable
+plot "{data}" using 1:($0+1):(0.0625):1:($0+0.65):($0+1.35):2:ytic(3) with boxxyerror lc rgb variable notitle
 """
 
 

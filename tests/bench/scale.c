@@ -46,18 +46,23 @@ struct stage {
 
 static struct stage *stage;
 
-/* Of the process that made the others: when one of them fails, nobody waits for it any more. */
+/* Nobody waits any more. */
+static void others_end(void)
+{
+	stage->broken = 1;
+	stage->open++;
+	syscall(SYS_futex, &stage->open, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* Of the process that made the others: when one of them fails, all end. One that it waits for itself is gone by now. */
 static void on_child(int sig)
 {
 	siginfo_t info = { 0 };
 	int saved = errno;
 
 	(void)sig;
-	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid && info.si_status) {
-		stage->broken = 1;
-		stage->open++;
-		syscall(SYS_futex, &stage->open, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-	}
+	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid && info.si_status)
+		others_end();
 	errno = saved;
 }
 
@@ -478,7 +483,10 @@ static int mesh(unsigned n)
 		while (wait(&status) < 0)
 			if (errno != EINTR)
 				fail("wait");
-		bad += status != 0;
+		if (status) {
+			bad++;
+			others_end();
+		}
 	}
 	if (bad || stage->right != n * (n - 1)) {
 		fprintf(stderr, "scale: %u of %u processes failed, %llu of %u messages came as they were sent\n", bad, n,

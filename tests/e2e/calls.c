@@ -2,12 +2,13 @@
 /* Calls that have no home elsewhere: words, rates, devices, and functions that this device refuses. */
 #include "calls.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+
+#include "tests/e2e/counted.h"
 
 #define PAIRS 500
 
@@ -253,18 +254,6 @@ static void buffers_are_not_dmabufs(int argc, char **argv)
 }
 
 /* --- what connections do not take ------------------------------------------------------------------------------------------ */
-
-static unsigned open_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	NEED(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
 
 /* Pairs of connected QPs. */
 struct pairs {

@@ -31,7 +31,7 @@ run_cases()
 		out=$( (client_for ${CASE_LIMIT:-60} "$work/out/$program" "$name" "$@") 2>&1)
 		case $? in
 		0) tap_ok "${name//-/ }" ;;
-		77) tap_skip "${name//-/ }" "$out" ;;
+		77) tap_skip "${name//-/ }" "${out%%$'\n'*}" ;;
 		*) tap_not_ok "${name//-/ }" "$out" "$(tail -n 5 "$work/daemon.log")" ;;
 		esac
 	done

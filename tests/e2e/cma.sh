@@ -2,13 +2,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # The cma engine where the kernel and the policy let it, and where not: tests/e2e/cma.c has the cases.
-# shellcheck source=tests/e2e/lib.bash
-. "$(dirname "$0")/lib.bash"
-program=$VERBSD_BUILD/tests/e2e/cma
-[ -x "$program" ] || { echo "Bail out! no $program"; exit 1; }
-# The unprivileged user may not be able to reach the build tree.
-cp "$program" "$work/out/cma"
-chmod 755 "$work/out/cma"
+# shellcheck source=tests/e2e/cases.bash
+. "$(dirname "$0")/cases.bash"
+need jq
+program_ready cma
 
 # run CASE COMMAND...: passes if it ends with status 0; 77 is a skip, and its output says why.
 run()
@@ -20,7 +17,7 @@ run()
 	77) tap_skip "$name" "$(head -n 1 "$work/out/log")" ;;
 	*) tap_not_ok "$name" "$(tail -n 20 "$work/out/log")" "$(tail -n 5 "$work/daemon.log")" ;;
 	esac
-	sed -n 's/^# /# /p' "$work/out/log"
+	grep '^# ' "$work/out/log"
 }
 
 as_client()

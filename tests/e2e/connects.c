@@ -5,9 +5,9 @@
  *	connects N		and destroys them
  *	connects N leave	ends with them
  */
-#include <dirent.h>
 #include <stdlib.h>
 
+#include "tests/e2e/counted.h"
 #include "tests/e2e/ends.h"
 
 #define MOST 1000
@@ -16,18 +16,6 @@ static unsigned n;
 static bool leaves;
 static struct end ends[MOST];
 static uint64_t words[2]; /* to send, to receive */
-
-static unsigned open_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned found = 0;
-
-	NEED(dir);
-	while (readdir(dir))
-		found++;
-	closedir(dir);
-	return found;
-}
 
 static struct ibv_mr *mr;
 static uint16_t lid;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/counted.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,4 +38,16 @@ uint64_t counted(enum vsd_counter counter)
 		page = mem;
 	}
 	return vsd_page_counter(page, counter);
+}
+
+unsigned open_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	NEED(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a process counts, and has mapped, as others can see it.
+ * What a process counts, has mapped and has open, as others can see it.
  */
 #ifndef TESTS_E2E_COUNTED_H
 #define TESTS_E2E_COUNTED_H
@@ -13,5 +13,7 @@
 unsigned mappings(const char *name, const char *mode, void **first);
 /* As this process publishes it. It has opened a soft device. */
 uint64_t counted(enum vsd_counter counter);
+/* Its open fds, and the one that is open to look. */
+unsigned open_fds(void);
 
 #endif

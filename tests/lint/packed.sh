@@ -20,10 +20,19 @@ in_list()
 	done
 }
 
+# files: what is under version control; in a copy of the tree without it, what is where such files are.
+files()
+{
+	git ls-files 2>/dev/null | grep . || find LICENSE README.md acinclude.m4 configure.ac Makefile.am check demo .ci proto daemon client \
+		systemd doc tests \( -type f -o -type l \) -not -path '*/__pycache__/*' -not -name '*~' -not -name '.dirstamp'
+}
+
 missing=
+links=
 while IFS= read -r file; do
+	[ ! -L "$file" ] || links+="$file"$'\n'
 	in_list "$file" || missing+="$file"$'\n'
-done < <(find LICENSE README.md acinclude.m4 configure.ac Makefile.am check demo .ci proto daemon client systemd doc tests \
-	-type f -not -path '*/__pycache__/*' -not -name '.gitignore' -not -name '*~' -not -name '.dirstamp' | sort)
+done < <(files | grep -v '\.gitignore$' | sort)
 tap_empty "every file of the tree is packed" "${missing%$'\n'}"
+tap_empty "none is a symbolic link, to a place of somebody's" "${links%$'\n'}"
 tap_done

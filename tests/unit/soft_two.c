@@ -41,6 +41,14 @@ static void add_side(int mem, unsigned side)
 
 void two_setup(void)
 {
+	/* Of a test before this one, where tests do not fork. */
+	two = (struct two){ .kick = { 0 } };
+	peer_page[0] = peer_page[1] = NULL;
+	atomic_store(&rt.polling, false);
+	atomic_store(&rt.running, false);
+	atomic_store(&rt.poll_rounds, 0);
+	rt.rounds = rt.tick_rounds = 0;
+	rt.tick_polled = rt.leftover = false;
 	rt.page = mmap(NULL, VSD_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(rt.page, MAP_FAILED);
 	rt.peer = 7;

@@ -80,6 +80,19 @@ START_TEST(a_burst_keeps_it)
 }
 END_TEST
 
+/* What comes with another one was not waited for. */
+START_TEST(requests_in_pairs_end_it_as_well)
+{
+	for (unsigned i = 0; i < BURST_CREDIT; i++) {
+		burst_served(&burst, now);
+		burst_served(&burst, now);
+		ck_assert(look_in_vain());
+	}
+	burst_served(&burst, now);
+	ck_assert(!look_in_vain());
+}
+END_TEST
+
 START_TEST(one_of_some_tries_again)
 {
 	unsigned tries = 0;
@@ -122,6 +135,7 @@ int main(void)
 	tcase_add_test(t, each_request_begins_the_time_anew);
 	tcase_add_test(t, single_requests_end_it);
 	tcase_add_test(t, a_burst_keeps_it);
+	tcase_add_test(t, requests_in_pairs_end_it_as_well);
 	tcase_add_test(t, one_of_some_tries_again);
 	tcase_add_test(t, never_on_the_only_processor);
 	return harness_run(suite);

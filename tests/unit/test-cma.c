@@ -263,6 +263,7 @@ int main(void)
 	Suite *suite = suite_create("cma");
 	TCase *t = harness_tcase(suite, "cma");
 
+	tcase_set_timeout(t, 60);
 	tcase_add_checked_fixture(t, start, pair_stop);
 	tcase_add_loop_test(t, long_ones_are_cut_into_slices, 0, 2 * COUNT_OF(slices));
 	tcase_add_loop_test(t, others_are_not_kept_waiting, 0, 2);
