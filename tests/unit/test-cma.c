@@ -35,7 +35,7 @@ static void note(bool write, const struct iovec *local, unsigned long n_local, c
 	struct call *call = &calls[n_calls % CALLS];
 
 	/* The progress thread copies within this process by such calls, too, and who gathers the end of a WRITE. */
-	if (!noting || rt_in_progress_thread() || write != writes)
+	if (rt_in_progress_thread() || !noting || write != writes)
 		return;
 	n_calls++;
 	ck_assert_uint_le(n_local, PIECES);

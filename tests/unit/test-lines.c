@@ -193,7 +193,7 @@ END_TEST
 /* --- what several messages change -------------------------------------------------------------------------------------- */
 
 /* The linker puts these before those of wire.c, for all who call them from other files. */
-static unsigned notices, acks;
+static _Atomic unsigned notices, acks;
 
 #define COUNTED_NOTICE(name)                       \
 	void __real_##name(struct wire *wire);     \

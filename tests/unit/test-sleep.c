@@ -240,7 +240,6 @@ START_TEST(spins_in_vain_come_to_an_end)
 {
 	bool entered = rt_enter();
 
-	rt.many_cpus = true;
 	spin_init(&rt.spin, true);
 	rt_leave(entered);
 	for (unsigned i = 0; i < SPIN_CREDIT; i++) {
@@ -282,7 +281,6 @@ START_TEST(nobody_spins_on_the_only_processor)
 		unsigned before;
 		uint64_t taken;
 
-		rt.many_cpus = false;
 		spin_init(&rt.spin, true); /* it would pay, were there another processor */
 		rt.spin.never = true;
 		before = rt.rounds;
