@@ -17,6 +17,7 @@
 
 #define PULL_MIN  (VSD_CHUNK + 1) /* shorter ones take the lane, and so do longer ones than */
 #define PULL_MAX  (4u << 20)
+
 uint32_t pull_can(void)
 {
 	return engine_pulls() ? VSD_CAN_PULL : 0;

@@ -289,24 +289,24 @@ static void a_peer_that_nobody_may_read(void)
 	talk_to(&child, EPERM, false);
 }
 
-static void a_filter_says_not_permitted(void)
+static void under_a_filter(int says)
 {
 	struct child child;
 
 	need_copies();
-	forbid(EPERM);
+	forbid(says);
 	child = child_start(peer_main, &(struct peer){ .used = false });
-	talk_to(&child, EPERM, false);
+	talk_to(&child, says, false);
+}
+
+static void a_filter_says_not_permitted(void)
+{
+	under_a_filter(EPERM);
 }
 
 static void a_filter_says_no_such_call(void)
 {
-	struct child child;
-
-	need_copies();
-	forbid(ENOSYS);
-	child = child_start(peer_main, &(struct peer){ .used = false });
-	talk_to(&child, ENOSYS, false);
+	under_a_filter(ENOSYS);
 }
 
 static void a_filter_when_forced(void)

@@ -5,7 +5,6 @@
  *
  * A function that a program defines is found before that of the C library, by a preloaded library too.
  */
-#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -13,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "client/verbsd.h"
+#include "tests/e2e/counted.h"
 #include "tests/e2e/ends.h"
 
 #define SIZE ((size_t)1 << 20)
@@ -43,18 +43,6 @@ __attribute__((visibility("default"))) void *mmap(void *addr, size_t size, int p
 	if (!next)
 		next = (__typeof__(&mmap))dlsym(RTLD_NEXT, "mmap");
 	return fails() ? MAP_FAILED : next(addr, size, prot, flags, fd, offset);
-}
-
-static int fds_open(void)
-{
-	DIR *folder = opendir("/proc/self/fd");
-	int n = 0;
-
-	NEED(folder);
-	while (readdir(folder))
-		n++;
-	closedir(folder);
-	return n;
 }
 
 /* --- calls: each undoes what it did; false: it failed --------------------------------------------------------------- */
@@ -251,7 +239,8 @@ static unsigned each_failure(bool (*call)(void), const char *what)
 	unsigned n = 0, refused = 0;
 
 	for (bool done = false; !done;) {
-		int before = fds_open(), error;
+		unsigned before = open_fds();
+		int error;
 		struct verbsd_mr_info info;
 		bool works;
 
@@ -265,7 +254,7 @@ static unsigned each_failure(bool (*call)(void), const char *what)
 		if (!works && (done || error != ENOMEM))
 			fprintf(stderr, "%s, failure %u: %s\n", what, n, strerror(error));
 		NEED(works || (failed && error == ENOMEM));
-		NEED(fds_open() == before);
+		NEED(open_fds() == before);
 		NEED(verbsd_query_mr(region, &info) == 0 && info.users == 1);
 		NEED(verbsd_list_mr(ctx, NULL, 0) == 1);
 		NEED(call());
@@ -299,7 +288,7 @@ static void opening_fails_anywhere(void)
 	c = ibv_open_device(list[0]);
 	NEED(c && ibv_close_device(c) == 0);
 
-	int before = fds_open();
+	unsigned before = open_fds();
 
 	for (bool done = false; !done;) {
 		int error;
@@ -315,7 +304,7 @@ static void opening_fails_anywhere(void)
 			fprintf(stderr, "failure %u: %s\n", n, strerror(error));
 		NEED(c || (failed && error == ENOMEM));
 		NEED(!c || ibv_close_device(c) == 0);
-		NEED(fds_open() == before);
+		NEED(open_fds() == before);
 	}
 	NEED(n > 3);
 	ibv_free_device_list(list);

@@ -3,28 +3,16 @@
  * ibv_import_device(), ibv_import_pd(), ibv_import_mr() and their ends, in the process that has the originals and in one
  * that was handed the fd. One case a run (see ends.h).
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "client/verbsd.h"
+#include "tests/e2e/counted.h"
 #include "tests/e2e/ends.h"
 
 #define SIZE 65536u
-
-static int fds_open(void)
-{
-	DIR *folder = opendir("/proc/self/fd");
-	int n = 0;
-
-	NEED(folder);
-	while (readdir(folder))
-		n++;
-	closedir(folder);
-	return n;
-}
 
 static struct ibv_context *import(const struct ibv_context *ctx)
 {
@@ -50,7 +38,7 @@ static bool is_readable(int fd)
 static void a_context_here(void)
 {
 	struct ibv_context *keeper = end_device(); /* so that the runtime's fds are there before and after */
-	int before = fds_open();
+	unsigned before = open_fds();
 	struct ibv_context *ctx = end_device(), *imported = import(ctx);
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port;
@@ -69,7 +57,7 @@ static void a_context_here(void)
 
 	NEED(pd && ibv_dealloc_pd(pd) == 0);
 	NEED(ibv_close_device(ctx) == 0);
-	NEED(fds_open() == before);
+	NEED(open_fds() == before);
 	NEED(ibv_close_device(keeper) == 0);
 }
 
@@ -319,16 +307,16 @@ static void a_parent_domain_on_it(void)
 /* The PD is the context's: it does not go with the process's way to it. */
 static void the_original_is_closed(void)
 {
-	int before;
+	unsigned before;
 	struct ibv_context *keeper = end_device(), *ctx = end_device(), *imported = import(ctx);
 	struct ibv_pd *pd = ibv_alloc_pd(ctx), *same = ibv_import_pd(imported, pd->handle);
 	struct end a = { .ctx = imported, .pd = same }, b = a;
 	uint8_t *memory = memory_new();
 
 	NEED(same);
-	before = fds_open();
+	before = open_fds();
 	NEED(ibv_close_device(ctx) == 0);
-	NEED(fds_open() < before);
+	NEED(open_fds() < before);
 	end_pair(&a, &b);
 
 	struct ibv_mr *mr = reg(same, memory);

@@ -43,6 +43,15 @@ tier_configure()
 	wait
 }
 
+# tier_not_built TIER WHAT LOG: files that failure, and shows what of the log matters. Status 1.
+tier_not_built()
+{
+	grep -E 'error|warning|undefined' "$3" | head -n 40 || true
+	tail -n 20 "$3"
+	result FAIL "$1" "$2" "see ${3#"$top/"}"
+	return 1
+}
+
 # tier_build TIER NAME: build/NAME with its test programs; the compiler's output only if it fails.
 tier_build()
 {
@@ -53,10 +62,7 @@ tier_build()
 		build_make "$name" check-programs CFLAGS="$test_cflags" >>"$log" 2>&1; then
 		result PASS "$tier" "build $name"
 	else
-		grep -E 'error|warning|undefined' "$log" | head -n 40 || true
-		tail -n 20 "$log"
-		result FAIL "$tier" "build $name" "see build/$name.log"
-		return 1
+		tier_not_built "$tier" "build $name" "$log"
 	fi
 }
 
@@ -66,12 +72,9 @@ tier_bench()
 	local log=$top/build/bench-$2.log
 	if build_make "$2" bench-programs >"$log" 2>&1; then
 		result PASS "$1" "build the benchmark, $2"
-		return
+	else
+		tier_not_built "$1" "build the benchmark, $2" "$log"
 	fi
-	grep -E 'error|warning|undefined' "$log" | head -n 40 || true
-	tail -n 5 "$log"
-	result FAIL "$1" "build the benchmark, $2" "see build/bench-$2.log"
-	return 1
 }
 
 # tier_install TIER NAME: build/NAME installed into its own root: build/root for gcc, build/NAME/root for others.
