@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define VSD_LINE 64
-#define VSD_ABI_VERSION 2
+#define VSD_ABI_VERSION 3
 
 /* ---- the map page: written by the daemon, mapped read-only by everyone ------------------------------------------ */
 
@@ -136,7 +136,7 @@ struct vsd_page {
 #define VSD_SEGMENT_MAGIC 0x53445356u
 #define VSD_HAZARDS 16	     /* executing threads of a process that run engines on the peer at the same time */
 #define VSD_WIRES 4096u	     /* wires in one segment; wire 0 is the segment itself (pool space) */
-#define VSD_CHUNK 16384u     /* bytes of a pool chunk */
+#define VSD_CHUNK 32768u     /* bytes of a pool chunk */
 #define VSD_POOL_CHUNKS 64u  /* chunks of one pool */
 #define VSD_SPAN_MAX 5	     /* slots that one request may span */
 

@@ -15,8 +15,7 @@
 #include "client/soft/qp_private.h"
 #include "client/soft/rt_private.h"
 
-#define PULL_MIN  (VSD_CHUNK + 1) /* shorter ones take the lane, and so do longer ones than */
-#define PULL_MAX  (4u << 20)
+#define PULL_MAX  (4u << 20) /* longer ones take the lane, as those below PULL_MIN do */
 
 uint32_t pull_can(void)
 {

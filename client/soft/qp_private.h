@@ -370,6 +370,7 @@ int responder_slot(struct soft_qp *qp, struct wire *wire);
 void responder_finish(struct soft_qp *qp);
 
 /* --- pull.c ------------------------------------------------------------------------------------------------------------ */
+#define PULL_MIN ((16u << 10) + 1) /* shorter SENDs are not fetched, unless VERBSD_ENGINE says so */
 /* The WR goes as a descriptor that names its memory (sq lock). */
 bool pull_is_for(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w);
 /* VERBSD_ENGINE wants it whatever the length, as far as a descriptor has no room for the message. */

@@ -277,7 +277,7 @@ static unsigned slots_for(const struct wire *wire, uint32_t n)
 {
 	unsigned slots = slots_of(n);
 
-	return n <= VSD_CHUNK && slots <= wire->req_out.n && (n <= VSD_INLINE_RW || !pull_is_forced()) ? slots : 0;
+	return n < PULL_MIN && slots <= wire->req_out.n && (n <= VSD_INLINE_RW || !pull_is_forced()) ? slots : 0;
 }
 
 static unsigned slots_of_wr(const struct wire *wire, const struct swqe *w)

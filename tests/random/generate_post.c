@@ -7,15 +7,15 @@
 #define OPCODES(...) ((const uint8_t[]){ __VA_ARGS__ })
 
 static const uint32_t sizes[] = { 0, 1, 7, 8, 9, 16, 24, 25, 36, 37, 64, 84, 128, 200, 220, 236, 237, 256, 264, 265, 300,
-	512, 1000, 1024, 2048, 4095, 4096, 4097, 8192, 9000, 16383, 16384, 16385, 65536, 70001, 262143, 262144, 262145,
-	1 << 20, 3 << 20 };
+	512, 1000, 1024, 2048, 4095, 4096, 4097, 8192, 9000, 16383, 16384, 16385, 32767, 32768, 32769,
+	65536, 70001, 262143, 262144, 262145, 1 << 20, 3 << 20 };
 
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
 /* Small ones mostly; none above @most. */
 static uint32_t size_any(struct generator *g, uint32_t most)
 {
-	uint32_t n = g_chance(g, 700) ? 21 : g_chance(g, 800) ? 30 : g_chance(g, 900) ? 36 : SIZES;
+	uint32_t n = g_chance(g, 700) ? 21 : g_chance(g, 800) ? 30 : g_chance(g, 900) ? 39 : SIZES;
 
 	while (n > 1 && sizes[n - 1] > most)
 		n--;

@@ -20,7 +20,7 @@
 #define MAX_SIZE 300000u
 
 static const uint32_t sizes[] = { 0, 1, 8, 24, 25, 36, 37, 84, 200, 256, 264, 265, 4096, 16383, 16384,
-				  16385, 70001, MAX_SIZE };
+				  16385, 32767, 32768, 32769, 70001, MAX_SIZE };
 #define ENGINES 5
 static const char *const engine_names[ENGINES] = { "stage", "direct", "cma", "map", "auto" };
 static const uint32_t slot_counts[] = { 2, 16, 64 };

@@ -93,7 +93,7 @@ static void put(struct vsd_req head)
 
 /* --- what is fetched --------------------------------------------------------------------------------------------------- */
 
-static const uint32_t lengths[] = { VSD_CHUNK + 1,     VSD_CHUNK + 8,	   ONE, QP_COPY_SLICE, QP_COPY_SLICE + 8,
+static const uint32_t lengths[] = { PULL_MIN, PULL_MIN + 7, ONE, QP_COPY_SLICE, QP_COPY_SLICE + 8,
 				    QP_COPY_SLICE + 9, 2 * QP_COPY_SLICE + 3, SIZE };
 
 START_TEST(a_message_is_fetched_whole)
@@ -117,7 +117,7 @@ END_TEST
 /* Of its own accord nobody fetches so little, except where that is what is wanted. */
 START_TEST(a_message_of_a_chunk)
 {
-	static const uint32_t short_ones[] = { 8, VSD_INLINE_RW, VSD_INLINE_RW + 1, 4096, VSD_CHUNK };
+	static const uint32_t short_ones[] = { 8, VSD_INLINE_RW, VSD_INLINE_RW + 1, 4096, PULL_MIN - 1 };
 
 	pair_connect(SLOTS);
 	loop_recv(b, 20, to_mr, to, SIZE);

@@ -225,8 +225,8 @@ static const uint32_t lengths[] = {
 	SLOTS,
 	SLOTS + 1,
 	4096,
-	VSD_CHUNK - 1,
-	VSD_CHUNK,
+	PULL_MIN - 2,
+	PULL_MIN - 1,
 };
 
 START_TEST(a_post_leaves_what_the_general_way_does)
@@ -299,7 +299,7 @@ START_TEST(a_short_lane_has_chunks)
 }
 END_TEST
 
-SPOIL(longer, sge.length = VSD_CHUNK + 1)
+SPOIL(longer, sge.length = PULL_MIN)
 SPOIL(no_such_key, sge.lkey = 0xabcdef00)
 SPOIL(over_the_end, sge.addr = (uintptr_t)memory + sizeof(memory) - 4095)
 SPOIL(paged, local->access |= IBV_ACCESS_ON_DEMAND)
@@ -658,12 +658,12 @@ START_TEST(a_push_copies_a_slice)
 	inside = rt_enter();
 	for (unsigned i = 0; i < COUNT_OF(wrs); i++) {
 		receive_at(d, i);
-		build(IBV_WR_SEND, 0, VSD_CHUNK);
+		build(IBV_WR_SEND, 0, PULL_MIN - 1);
 		wrs[i] = wr;
 		wrs[i].next = i + 1 < COUNT_OF(wrs) ? &wrs[i + 1] : NULL;
 	}
 	ck_assert_int_eq(soft_post_send(&c->v.qp, wrs, &bad), 0);
-	ck_assert_uint_eq(req->tx, QP_SLICE / VSD_CHUNK);
+	ck_assert_uint_eq(req->tx, QP_SLICE / (PULL_MIN - 1));
 	ck_assert(atomic_load(&c->run_queued));
 	rt_leave(inside);
 	all_arrive(COUNT_OF(wrs));
@@ -775,7 +775,7 @@ static void receive(unsigned i, uint32_t length)
 
 static void make_batch(void)
 {
-	static const uint32_t bounds[] = { 100, SLOTS + 2, 5000, VSD_CHUNK + 1, VSD_CHUNK + 500 };
+	static const uint32_t bounds[] = { 100, SLOTS + 2, 5000, PULL_MIN, PULL_MIN + 499 };
 
 	batch.n = 1 + number(number(3) ? 4 : BATCH);
 	batch.signalled = 0;

@@ -253,7 +253,7 @@ SPOIL(of_no_piece_at_all, wr.num_sge = 0; wr.sg_list = NULL)
 SPOIL(of_two_pieces, wr.num_sge = 2)
 SPOIL(of_negative, wr.num_sge = -1)
 SPOIL(empty, sge[0].length = 0)
-SPOIL(longer, sge[0].length = VSD_CHUNK + 1)
+SPOIL(longer, sge[0].length = PULL_MIN)
 SPOIL(longest, sge[0].length = UINT32_MAX)
 SPOIL(fenced, wr.send_flags |= IBV_SEND_FENCE)
 SPOIL(too_much_inline, wr.send_flags |= IBV_SEND_INLINE; req->max_inline = 7)
@@ -398,7 +398,7 @@ static void sent(struct soft_qp *qp, uint64_t wr_id, unsigned n, uint32_t length
 static void receives(struct soft_qp *qp, uint64_t wr_id, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
-		ck_assert_int_eq(loop_recv(qp, wr_id + i, local, memory + 8192, VSD_CHUNK + 1), 0);
+		ck_assert_int_eq(loop_recv(qp, wr_id + i, local, memory + 8192, PULL_MIN), 0);
 }
 
 static void all_done(uint64_t first_sent, uint64_t first_received, unsigned n)
@@ -473,7 +473,7 @@ START_TEST(what_waits_and_is_long_is_left_to_others)
 	receives(b, 100, MAPPED_SLOTS + 3);
 	inside = rt_enter();
 	sent(a, 10, MAPPED_SLOTS, 8);
-	sent(a, 10 + MAPPED_SLOTS, 1, _i ? VSD_CHUNK + 1 : TWO);
+	sent(a, 10 + MAPPED_SLOTS, 1, _i ? PULL_MIN : TWO);
 	sent(a, 11 + MAPPED_SLOTS, 2, 8);
 	tx = req->tx;
 	ck_assert_uint_eq(req->head - tx, 3);

@@ -327,7 +327,7 @@ END_TEST
 /* --- SENDs ------------------------------------------------------------------------------------------------------------------ */
 
 SPOIL(fenced, w->flags |= IBV_SEND_FENCE)
-SPOIL(long_send, w->length = w->sge->length = VSD_CHUNK + 1)
+SPOIL(long_send, w->length = w->sge->length = PULL_MIN)
 SPOIL(send_with_invalidate, w->opcode = IBV_WR_SEND_WITH_INV)
 SPOIL(starts_again, req->restart = true)
 SPOIL(full, wire->req_out.pos = atomic_load(&wire->theirs->req_taken) + MAPPED_SLOTS)

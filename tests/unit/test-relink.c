@@ -11,7 +11,7 @@
 #include "tests/lib/harness.h"
 #include "tests/unit/soft_pair.h"
 
-#define SIZE 65536u
+#define SIZE (4 * VSD_CHUNK)
 #define LATER 3600000000000ull /* ns */
 
 static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_RC };
