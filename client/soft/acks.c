@@ -114,13 +114,23 @@ static void mark_acked(struct requester *req, uint64_t acked)
 			continue;
 		if (w->msn >= acked)
 			return;
+		if (w->timed)
+			way_run_add(&req->run, w->length, w->pulled ? WAY_FETCH : WAY_CHUNKS);
 		if (!swqe_has_response(w))
 			w->state = SWQE_DONE;
 	}
 }
 
+/* What was acknowledged while nobody polled may have been so for long. */
+static void time_run(struct requester *req, const struct wire *wire)
+{
+	struct ways *ways = rt_in_progress_thread() ? NULL : &wire->pair->priv->ways;
+
+	way_run_turn(&req->run, ways, rt_now(), req->una != req->head);
+}
+
 /* False: nonsense. */
-static bool take_acks(struct soft_qp *qp, uint64_t acked)
+static bool take_acks(struct soft_qp *qp, const struct wire *wire, uint64_t acked)
 {
 	struct requester *req = &qp->priv->req;
 
@@ -129,6 +139,8 @@ static bool take_acks(struct soft_qp *qp, uint64_t acked)
 	mark_acked(req, acked);
 	req->rnr_left = qp->attr.rnr_retry;
 	requester_complete(qp);
+	if (req->run.since)
+		time_run(req, wire);
 	return true;
 }
 
@@ -136,7 +148,7 @@ static bool take_acks(struct soft_qp *qp, uint64_t acked)
 void requester_acks_first(struct soft_qp *qp, struct wire *wire)
 {
 	if (qp->priv->failure == QP_FINE && !qp->priv->stopped && qp_state(qp) >= IBV_QPS_RTS && qp_state(qp) <= IBV_QPS_SQE)
-		take_acks(qp, wire_acked(wire));
+		take_acks(qp, wire, wire_acked(wire));
 }
 
 int requester_acks(struct soft_qp *qp, struct wire *wire)
@@ -149,7 +161,7 @@ int requester_acks(struct soft_qp *qp, struct wire *wire)
 		wire_acked_done(wire, acked); /* requester_acks_first() may have been there */
 		return 0;
 	}
-	sane = take_acks(qp, acked);
+	sane = take_acks(qp, wire, acked);
 	wire_acked_done(wire, acked);
 	if (!sane)
 		return -EPROTO;

@@ -35,24 +35,43 @@ static bool is_one_piece(const struct swqe *w)
 	       !(w->flags & IBV_SEND_INLINE);
 }
 
+static bool is_possible(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+{
+	const struct pair *pair = wire->pair;
+
+	return is_one_piece(w) && !w->lane_only && qp->priv->plain && !qp->priv->req.no_pull &&
+	       !atomic_load_explicit(&pair->no_pull, memory_order_relaxed) && pair->page->can & VSD_CAN_PULL;
+}
+
+bool pull_is_choice(struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+{
+	struct way_run *run = &qp->priv->req.run;
+
+	if (w->length < PULL_MIN || w->length > PULL_MAX || pull_is_forced() ||
+	    engine_pull(wire->pair, false) != PULL_CMA || !is_possible(qp, wire, w))
+		return false;
+	if (!run->since)
+		run->since = rt_now();
+	return true;
+}
+
 /*
  * Of what no cache holds two processors stage more than one pulls, as long as they have nothing else to do. Two QPs of one
  * process have one processor between them, often as not.
  */
-static bool is_worth_it(const struct swqe *w, enum engine_pull how)
+static bool is_worth_it(const struct wire *wire, const struct swqe *w, enum engine_pull how)
 {
 	if (how == PULL_NONE || pull_is_forced())
 		return how != PULL_NONE;
-	return w->length >= PULL_MIN && (how == PULL_COPY || w->length <= PULL_MAX);
+	if (w->timed)
+		return ways_next(&wire->pair->priv->ways, w->length) == WAY_FETCH;
+	return how == PULL_COPY && w->length >= PULL_MIN;
 }
 
 bool pull_is_for(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
 {
-	const struct pair *pair = wire->pair;
-
-	return is_one_piece(w) && !w->lane_only && qp->priv->plain && is_worth_it(w, engine_pull(pair, false)) &&
-	       !qp->priv->req.no_pull && !atomic_load_explicit(&pair->no_pull, memory_order_relaxed) &&
-	       pair->page->can & VSD_CAN_PULL && page_key_lend(w->sge->lkey, qp->v.qp.qp_num);
+	return is_possible(qp, wire, w) && is_worth_it(wire, w, engine_pull(wire->pair, false)) &&
+	       page_key_lend(w->sge->lkey, qp->v.qp.qp_num);
 }
 
 /* --- the receiver ------------------------------------------------------------------------------------------------------ */

@@ -57,6 +57,7 @@ struct swqe {
 	uint8_t internal; /* enum tag_wr */
 	bool lane_only; /* an engine failed: the owner's verdict counts */
 	bool pulled;	/* it is the peer that fetches it: pull.c */
+	bool timed;	/* and that, or not, is a choice whose time counts: way.h */
 	union {
 		struct {
 			struct ibv_ah_attr ah;
@@ -87,6 +88,7 @@ struct requester {
 	unsigned rd_out;     /* READs and atomics that wait for their response */
 	bool restart;	     /* the next descriptor carries VSD_F_RESTART */
 	bool no_pull;	     /* the peer cannot fetch what comes by this wire */
+	struct way_run run;  /* of long SENDs */
 	bool known;	     /* the peer was there on this wire, or was waited for long enough */
 	bool resp_dirty;     /* responses consumed since the last wire_resp_ack() */
 	bool notify;	     /* descriptors put since the last wire_notify() */
@@ -371,7 +373,9 @@ void responder_finish(struct soft_qp *qp);
 
 /* --- pull.c ------------------------------------------------------------------------------------------------------------ */
 #define PULL_MIN ((16u << 10) + 1) /* shorter SENDs are not fetched, unless VERBSD_ENGINE says so */
-/* The WR goes as a descriptor that names its memory (sq lock). */
+/* It may go as a descriptor that names its memory, or in chunks, as ways_next() says: the run waits for it (sq lock). */
+bool pull_is_choice(struct soft_qp *qp, const struct wire *wire, const struct swqe *w);
+/* The WR goes as such a descriptor (sq lock). */
 bool pull_is_for(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w);
 /* VERBSD_ENGINE wants it whatever the length, as far as a descriptor has no room for the message. */
 bool pull_is_forced(void);

@@ -193,6 +193,7 @@ static int lane_message(struct soft_qp *qp, struct wire *wire, struct swqe *w, u
 		rc = w->flags & IBV_SEND_INLINE ? 0 : sge_check(qp, w->sge, w->n_sge, 0);
 		if (rc < 0)
 			return rc;
+		w->timed = pull_is_choice(qp, wire, w);
 		if (pull_is_for(qp, wire, w))
 			return lane_pull(qp, wire, w);
 		w->pulled = false;
@@ -378,6 +379,7 @@ void requester_back(struct soft_qp *qp, uint64_t pos, uint64_t msn)
 	}
 	req->tx = pos;
 	req->msn = msn;
+	req->run = (struct way_run){ 0 };
 	req->aimed = 0;
 	if (req->ackpos > pos)
 		req->ackpos = pos;
@@ -395,6 +397,7 @@ void requester_reset(struct soft_qp *qp)
 	req->msn = req->acked = 0;
 	req->rd_out = 0;
 	req->no_pull = false;
+	req->run = (struct way_run){ 0 };
 	req->restart = req->resp_dirty = req->notify = req->known = false;
 	req->drained = false;
 	req->rnr_at = req->retry_at = req->lost_at = 0;

@@ -21,6 +21,7 @@
 #include "client/soft/rt.h"
 #include "client/soft/spin.h"
 #include "client/soft/shard.h"
+#include "client/soft/way.h"
 #include "client/soft/wire.h"
 #include "proto/ring_abi.h"
 
@@ -69,6 +70,7 @@ struct pair_private {
 	_Atomic uint32_t wires_made;
 	_Atomic uint64_t awaited[VSD_WIRES / 64]; /* order.c's: a bit a wire, and how many */
 	_Atomic unsigned n_awaited;
+	struct ways ways;	 /* way.h: long SENDs to its process */
 	struct pool_state pools[2];
 	pthread_mutex_t pool_lock; /* guards the waiters and strays */
 	struct soft_qp *waiters, **waiters_tail;

@@ -58,7 +58,7 @@ IN_PIECE int take_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opco
 	w->state = SWQE_QUEUED;
 	w->flags = 0;
 	w->lane_only = qp->xrc; /* whose PD counts is the SRQ's owner's to say */
-	w->pulled = false;
+	w->pulled = w->timed = false;
 	w->srqn = 0;
 	w->internal = TAG_WR_NO;
 	w->off = 0;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/soft/way.h"
 #include "tests/e2e/map.h"
 
 #define SIZE (4u << 20) /* what is longer takes the lane */
@@ -133,6 +134,50 @@ static void the_receiver_does_not_poll(void)
 {
 	need_to_read();
 	NEED(receive_all(false, false) == N_LENGTHS);
+}
+
+#define TRIED  65536u
+#define TRIALS (WAY_SKIP + WAY_TRIAL)
+
+static void send_many(int fd, void *arg)
+{
+	struct place self;
+
+	(void)arg;
+	place_open(&self, fd, 0);
+	for (unsigned i = 0; i < 3 * TRIALS; i++) {
+		fill(self.memory, TRIED, i);
+		nod_wait(fd);
+		post(&self, TRIED);
+		NEED(end_wait(&self.end) == IBV_WC_SUCCESS);
+	}
+	nod_wait(fd);
+	place_close(&self);
+}
+
+/* Whichever is faster here: some come either way, and all whole. */
+static void both_ways_are_tried(void)
+{
+	struct child child;
+	struct place self;
+	uint64_t n;
+
+	need_to_read();
+	child = child_start(send_many, NULL);
+	place_open(&self, child.fd, IBV_ACCESS_LOCAL_WRITE);
+	for (unsigned i = 0; i < 3 * TRIALS; i++) {
+		memset(self.memory, 0, TRIED);
+		expect(&self);
+		nod(child.fd);
+		NEED(end_wait(&self.end) == IBV_WC_SUCCESS);
+		NEED(filled(self.memory, TRIED, i));
+	}
+	n = pulled();
+	printf("# %u of %u were fetched\n", (unsigned)n, 3 * TRIALS);
+	NEED(n >= TRIALS && 3 * TRIALS - n >= TRIALS / 2);
+	nod(child.fd);
+	child_end(&child);
+	place_close(&self);
 }
 
 static void a_sender_that_may_not_be_read(void)
@@ -322,6 +367,7 @@ int main(int argc, char **argv)
 	static const struct end_case cases[] = {
 		{ "what-comes-is-what-was-sent", what_comes_is_what_was_sent },
 		{ "the-receiver-does-not-poll", the_receiver_does_not_poll },
+		{ "both-ways-are-tried", both_ways_are_tried },
 		{ "a-sender-that-may-not-be-read", a_sender_that_may_not_be_read },
 		{ "what-was-taken-back", what_was_taken_back },
 		{ "the-sender-is-killed", the_sender_is_killed },
