@@ -130,6 +130,20 @@ static int fd_size_at_least(int fd, uint64_t size)
 	return st.st_size >= 0 && (uint64_t)st.st_size >= size ? 0 : -EPROTO;
 }
 
+/* Whoever has an older library, or an older daemon, has other places for what is in there. */
+static int pair_layout(const struct pair *pair)
+{
+	const struct vsd_segment *mem = pair->mem;
+	const struct vsd_page *page = pair->page;
+
+	if (mem->magic == VSD_SEGMENT_MAGIC && mem->version == VSD_ABI_VERSION && page->magic == VSD_PAGE_MAGIC &&
+	    page->version == VSD_ABI_VERSION)
+		return 0;
+	control_debug("memory of layout %u from the daemon, of %u from the peer: this library's is %u", mem->version, page->version,
+		      VSD_ABI_VERSION);
+	return -EPROTO;
+}
+
 static int pair_map(struct pair *pair, const Vsd__EvSegment *event, int mem, int page)
 {
 	if (event->side > 1 || event->segment == 0 || event->size < VSD_SEGMENT_WIRES || event->wires > VSD_WIRES ||
@@ -150,7 +164,7 @@ static int pair_map(struct pair *pair, const Vsd__EvSegment *event, int mem, int
 	if (r < 0)
 		return r;
 	pair->page = rt_map(page, VSD_PAGE_PEER_SIZE, false);
-	return pair->page ? 0 : -errno;
+	return pair->page ? pair_layout(pair) : -errno;
 }
 
 static struct pair *pair_new(const Vsd__EvSegment *event, int pidfd, int kick)

@@ -175,7 +175,12 @@ static int page_map(const struct control_process *process)
 	shard_init(control_offers(VSD_FEATURE_SHARDS));
 	rt.page->can = pull_can();
 	rt.map = rt_map(process->map, VSD_MAP_SIZE, false);
-	return rt.map ? 0 : -errno;
+	if (!rt.map)
+		return -errno;
+	if (rt.map->magic == VSD_MAP_MAGIC && rt.map->version == VSD_ABI_VERSION)
+		return 0;
+	control_debug("the daemon's memory is of layout %u, this library's of %u", rt.map->version, VSD_ABI_VERSION);
+	return -EPROTO;
 }
 
 static pthread_mutex_t *alive_mutex(void)

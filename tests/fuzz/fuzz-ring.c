@@ -112,7 +112,8 @@ static void *page_map(int fd, size_t size)
 static void pair_set_up(void)
 {
 	Vsd__EvSegment event = VSD__EV_SEGMENT__INIT;
-	int mem = page_new(SEGMENT), kick[2], quiet[2];
+	int mem = page_new(SEGMENT), page = page_new(VSD_PAGE_SIZE), kick[2], quiet[2];
+	const uint32_t header[] = { VSD_PAGE_MAGIC, VSD_ABI_VERSION };
 
 	event.segment = 1;
 	event.side = 0;
@@ -123,10 +124,11 @@ static void pair_set_up(void)
 	f.mem = page_map(mem, SEGMENT);
 	f.mem->magic = VSD_SEGMENT_MAGIC;
 	f.mem->version = VSD_ABI_VERSION;
+	require(pwrite(page, header, sizeof(header), 0) == sizeof(header), "page");
 	/* A pipe's end is as good as a pidfd here: never readable. */
 	require(pipe2(kick, O_NONBLOCK | O_CLOEXEC) == 0 && pipe2(quiet, O_CLOEXEC) == 0, "pipe");
 	f.kick = kick[0];
-	require(pair_add(&event, mem, quiet[0], kick[1], page_new(VSD_PAGE_SIZE)) == 0, "no pair");
+	require(pair_add(&event, mem, quiet[0], kick[1], page) == 0, "no pair");
 	/* It is of this domain, so that it may send to groups, and yet runs no engine. */
 	rt.pairs->priv->granted |= VSD__ENGINE_RIGHT__ENGINE_MAP;
 }

@@ -11,11 +11,22 @@
 struct two two;
 struct vsd_page *peer_page[2];
 
+static const uint32_t mem_now[] = { VSD_SEGMENT_MAGIC, VSD_ABI_VERSION }, page_now[] = { VSD_PAGE_MAGIC, VSD_ABI_VERSION };
+
+static int memory_new(const uint32_t header[2])
+{
+	int mem = memfd_create("segment", MFD_CLOEXEC);
+
+	ck_assert_int_eq(ftruncate(mem, VSD_SEGMENT_WIRES + (1u << 20)), 0);
+	ck_assert_int_eq(pwrite(mem, header, 8, 0), 8);
+	return mem;
+}
+
 /* The fds of EV_SEGMENT for one side of @mem; the other side reads the kick. */
-static void add_side(int mem, unsigned side)
+static int try_side(int mem, unsigned side, const uint32_t page_header[2])
 {
 	Vsd__EvSegment event = VSD__EV_SEGMENT__INIT;
-	int page = memfd_create("page", MFD_CLOEXEC), pipe_fds[2];
+	int page = memfd_create("page", MFD_CLOEXEC), pipe_fds[2], quiet[2], r;
 
 	event.segment = 1 + side;
 	event.side = side;
@@ -24,19 +35,31 @@ static void add_side(int mem, unsigned side)
 	event.engines = VSD__ENGINE_RIGHT__ENGINE_STAGE | VSD__ENGINE_RIGHT__ENGINE_CMA;
 	event.wires = 16;
 	ck_assert_int_eq(ftruncate(page, VSD_PAGE_SIZE), 0);
+	ck_assert_int_eq(pwrite(page, page_header, 8, 0), 8);
 	peer_page[!side] = mmap(NULL, VSD_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0);
 	ck_assert_ptr_ne(peer_page[!side], MAP_FAILED);
 	ck_assert_int_eq(pipe2(pipe_fds, O_NONBLOCK | O_CLOEXEC), 0);
 	two.kick[!side] = pipe_fds[0];
-
 	/* A pipe's end is as good as a pidfd here: epoll takes it, and it is never readable. */
-	int quiet[2];
-
 	ck_assert_int_eq(pipe2(quiet, O_CLOEXEC), 0);
-	ck_assert_int_eq(pair_add(&event, dup(mem), quiet[0], pipe_fds[1], page), 0);
+	r = pair_add(&event, dup(mem), quiet[0], pipe_fds[1], page);
 	close(quiet[1]);
+	return r;
+}
+
+static void add_side(int mem, unsigned side)
+{
+	ck_assert_int_eq(try_side(mem, side, page_now), 0);
 	two.pair[side] = pair_find(1 + side, 0);
 	ck_assert_ptr_nonnull(two.pair[side]);
+}
+
+int two_try(const uint32_t mem_header[2], const uint32_t page_header[2])
+{
+	int mem = memory_new(mem_header), r = try_side(mem, 0, page_header);
+
+	close(mem);
+	return r;
 }
 
 void two_setup(void)
@@ -92,9 +115,8 @@ Vsd__EvWire two_wire_event(unsigned side, uint32_t req, uint32_t resp)
 
 void two_segment_pair(void)
 {
-	int mem = memfd_create("segment", MFD_CLOEXEC);
+	int mem = memory_new(mem_now);
 
-	ck_assert_int_eq(ftruncate(mem, VSD_SEGMENT_WIRES + (1u << 20)), 0);
 	add_side(mem, 0);
 	add_side(mem, 1);
 	close(mem);

@@ -19,6 +19,8 @@ void two_setup(void);
 void two_teardown(void);
 /* Both sides of a segment. */
 void two_segment_pair(void);
+/* One side of another one, whose memory and whose peer's page begin so: what pair_add() says. */
+int two_try(const uint32_t mem_header[2], const uint32_t page_header[2]);
 /* The daemon's word of a wire of such lanes, for one side. */
 Vsd__EvWire two_wire_event(unsigned side, uint32_t req, uint32_t resp);
 /* Makes both ends. @loop: over the heap. */

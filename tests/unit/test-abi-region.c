@@ -57,6 +57,16 @@ static bool reply_fds(int fd, const struct frame_header *header, const ProtobufC
 	return sent;
 }
 
+static uint32_t map_header[2] = { VSD_MAP_MAGIC, VSD_ABI_VERSION };
+
+static int map_new(void)
+{
+	int fd = file_new(VSD_MAP_SIZE, SEALS);
+
+	ck_assert_int_eq(pwrite(fd, map_header, sizeof(map_header), 0), sizeof(map_header));
+	return fd;
+}
+
 static bool join(int fd, const struct frame_header *header)
 {
 	Vsd__JoinReply reply = VSD__JOIN_REPLY__INIT;
@@ -70,7 +80,7 @@ static bool join(int fd, const struct frame_header *header)
 	fdlist_consume(&fds, sockets[1]);
 	fdlist_consume(&fds, file_new(VSD_PAGE_SIZE, SEALS));
 	fdlist_consume(&fds, pipes[0]);
-	fdlist_consume(&fds, file_new(VSD_MAP_SIZE, SEALS));
+	fdlist_consume(&fds, map_new());
 	reply.peer = 7;
 	reply.page_size = VSD_PAGE_SIZE;
 	reply.map_size = VSD_MAP_SIZE;
@@ -504,6 +514,28 @@ START_TEST(a_change_that_is_refused_or_ends_it)
 }
 END_TEST
 
+/* Magic and version: of an older daemon, or of none. */
+START_TEST(another_layout_opens_no_device)
+{
+	struct ibv_device **list;
+
+	CHANGE(lie = truth);
+	map_header[_i] ^= 1;
+	real_open();
+	fake_start(&fake, handle);
+	list = ibv_get_device_list(NULL);
+	ck_assert_ptr_nonnull(list);
+	errno = 0;
+	ck_assert_ptr_null(ibv_open_device(soft(list)));
+	ck_assert_int_eq(errno, EPROTO);
+	ibv_free_device_list(list);
+	fake_stop(&fake);
+	close(events);
+	close(kick);
+	map_header[_i] ^= 1;
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("abi-region");
@@ -518,5 +550,7 @@ int main(void)
 	tcase_add_test(t, device_memory_is_checked);
 	tcase_add_loop_test(t, memory_of_others_is_checked, 0, sizeof(memories) / sizeof(memories[0]));
 	tcase_add_test(t, a_change_that_is_refused_or_ends_it);
+	t = harness_tcase(suite, "layouts");
+	tcase_add_loop_test(t, another_layout_opens_no_device, 0, 2);
 	return harness_run(suite);
 }

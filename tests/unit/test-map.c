@@ -41,6 +41,8 @@ static void pair_make(void)
 	event.wires = 4;
 	ck_assert_int_eq(ftruncate(mem, (off_t)event.size), 0);
 	ck_assert_int_eq(ftruncate(fd, VSD_PAGE_SIZE), 0);
+	ck_assert_int_eq(pwrite(mem, (uint32_t[]){ VSD_SEGMENT_MAGIC, VSD_ABI_VERSION }, 8, 0), 8);
+	ck_assert_int_eq(pwrite(fd, (uint32_t[]){ VSD_PAGE_MAGIC, VSD_ABI_VERSION }, 8, 0), 8);
 	page = mmap(NULL, VSD_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ck_assert_ptr_ne(page, MAP_FAILED);
 	/* A pipe's end is as good as a pidfd here. */

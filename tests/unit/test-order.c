@@ -84,6 +84,7 @@ static void segments_make(void)
 	int mem = memfd_create("segment", MFD_CLOEXEC);
 
 	ck_assert_int_eq(ftruncate(mem, SEGMENT), 0);
+	ck_assert_int_eq(pwrite(mem, (uint32_t[]){ VSD_SEGMENT_MAGIC, VSD_ABI_VERSION }, 8, 0), 8);
 	for (unsigned side = 0; side < 2; side++) {
 		Vsd__EvSegment event = VSD__EV_SEGMENT__INIT;
 		int page = memfd_create("page", MFD_CLOEXEC), quiet[2], kick[2];
@@ -95,6 +96,7 @@ static void segments_make(void)
 		event.engines = VSD__ENGINE_RIGHT__ENGINE_STAGE;
 		event.wires = MANY;
 		ck_assert_int_eq(ftruncate(page, VSD_PAGE_SIZE), 0);
+		ck_assert_int_eq(pwrite(page, (uint32_t[]){ VSD_PAGE_MAGIC, VSD_ABI_VERSION }, 8, 0), 8);
 		/* A pipe's end is as good as a pidfd here: epoll takes it, and it is never readable. */
 		ck_assert_int_eq(pipe2(quiet, O_CLOEXEC), 0);
 		ck_assert_int_eq(pipe2(kick, O_CLOEXEC | O_NONBLOCK), 0);

@@ -575,6 +575,27 @@ START_TEST(a_wire_that_does_not_fit_is_refused)
 }
 END_TEST
 
+static const struct {
+	const char *name;
+	uint32_t mem[2], page[2];
+	int want;
+} layouts[] = {
+	{ "ours", { VSD_SEGMENT_MAGIC, VSD_ABI_VERSION }, { VSD_PAGE_MAGIC, VSD_ABI_VERSION }, 0 },
+	{ "an older daemon", { VSD_SEGMENT_MAGIC, VSD_ABI_VERSION - 1 }, { VSD_PAGE_MAGIC, VSD_ABI_VERSION }, -EPROTO },
+	{ "an older peer", { VSD_SEGMENT_MAGIC, VSD_ABI_VERSION }, { VSD_PAGE_MAGIC, VSD_ABI_VERSION - 1 }, -EPROTO },
+	{ "a newer peer", { VSD_SEGMENT_MAGIC, VSD_ABI_VERSION }, { VSD_PAGE_MAGIC, VSD_ABI_VERSION + 1 }, -EPROTO },
+	{ "no segment", { VSD_PAGE_MAGIC, VSD_ABI_VERSION }, { VSD_PAGE_MAGIC, VSD_ABI_VERSION }, -EPROTO },
+	{ "no page", { VSD_SEGMENT_MAGIC, VSD_ABI_VERSION }, { 0, VSD_ABI_VERSION }, -EPROTO },
+};
+
+/* Each end finds its chunks where the other one looks for them, or they do not meet. */
+START_TEST(both_ends_have_one_layout)
+{
+	ck_assert_msg(two_try(layouts[_i].mem, layouts[_i].page) == layouts[_i].want, "%s", layouts[_i].name);
+	ck_assert(!pair_find(1, 0) == !!layouts[_i].want);
+}
+END_TEST
+
 START_TEST(a_wire_is_not_made_twice)
 {
 	Vsd__EvWire event = two_wire_event(0, 16, 16);
@@ -642,6 +663,7 @@ int main(void)
 	tcase_add_test(t, hazards_of_the_dead_and_of_strangers_do_not_count);
 	t = tcase(suite, "life");
 	tcase_add_loop_test(t, a_wire_that_does_not_fit_is_refused, 0, N(bad_events));
+	tcase_add_loop_test(t, both_ends_have_one_layout, 0, (int)(sizeof(layouts) / sizeof(layouts[0])));
 	tcase_add_test(t, a_wire_is_not_made_twice);
 	tcase_add_test(t, loopback_ends_know_each_other_while_both_live);
 	return harness_run(suite);
