@@ -116,31 +116,26 @@ static void mark_acked(struct requester *req, uint64_t acked)
 			return;
 		if (w->timed)
 			way_run_add(&req->run, w->length, w->pulled ? WAY_FETCH : WAY_CHUNKS);
+		else if (w->length >= PULL_MIN)
+			way_run_mix(&req->run);
 		if (!swqe_has_response(w))
 			w->state = SWQE_DONE;
 	}
-}
-
-/* What was acknowledged while nobody polled may have been so for long. */
-static void time_run(struct requester *req, const struct wire *wire)
-{
-	struct ways *ways = rt_in_progress_thread() ? NULL : &wire->pair->priv->ways;
-
-	way_run_turn(&req->run, ways, rt_now(), req->una != req->head);
 }
 
 /* False: nonsense. */
 static bool take_acks(struct soft_qp *qp, const struct wire *wire, uint64_t acked)
 {
 	struct requester *req = &qp->priv->req;
+	bool more = acked != req->acked;
 
 	if (acked < req->acked || acked > req->msn)
 		return false;
 	mark_acked(req, acked);
 	req->rnr_left = qp->attr.rnr_retry;
 	requester_complete(qp);
-	if (req->run.since)
-		time_run(req, wire);
+	if (req->run.since && more)
+		way_run_turn(&req->run, &wire->pair->priv->ways, rt_now(), rt_in_progress_thread());
 	return true;
 }
 

@@ -43,22 +43,20 @@ static bool is_possible(const struct soft_qp *qp, const struct wire *wire, const
 	       !atomic_load_explicit(&pair->no_pull, memory_order_relaxed) && pair->page->can & VSD_CAN_PULL;
 }
 
-bool pull_is_choice(struct soft_qp *qp, const struct wire *wire, const struct swqe *w)
+/* Of what no cache holds two processors stage more than one pulls, as long as they have nothing else to do. */
+void pull_choose(struct soft_qp *qp, const struct wire *wire, struct swqe *w)
 {
 	struct way_run *run = &qp->priv->req.run;
 
-	if (w->length < PULL_MIN || w->length > PULL_MAX || pull_is_forced() ||
+	if (w->timed || w->length < PULL_MIN || w->length > PULL_MAX || pull_is_forced() ||
 	    engine_pull(wire->pair, false) != PULL_CMA || !is_possible(qp, wire, w))
-		return false;
-	if (!run->since)
+		return;
+	w->timed = true;
+	if (!run->waiting++)
 		run->since = rt_now();
-	return true;
 }
 
-/*
- * Of what no cache holds two processors stage more than one pulls, as long as they have nothing else to do. Two QPs of one
- * process have one processor between them, often as not.
- */
+/* Two QPs of one process have one processor between them, often as not. */
 static bool is_worth_it(const struct wire *wire, const struct swqe *w, enum engine_pull how)
 {
 	if (how == PULL_NONE || pull_is_forced())

@@ -373,8 +373,8 @@ void responder_finish(struct soft_qp *qp);
 
 /* --- pull.c ------------------------------------------------------------------------------------------------------------ */
 #define PULL_MIN ((16u << 10) + 1) /* shorter SENDs are not fetched, unless VERBSD_ENGINE says so */
-/* It may go as a descriptor that names its memory, or in chunks, as ways_next() says: the run waits for it (sq lock). */
-bool pull_is_choice(struct soft_qp *qp, const struct wire *wire, const struct swqe *w);
+/* Begins to time the WR, if it may go as a descriptor that names its memory, or in chunks, as ways_next() says (sq lock). */
+void pull_choose(struct soft_qp *qp, const struct wire *wire, struct swqe *w);
 /* The WR goes as such a descriptor (sq lock). */
 bool pull_is_for(const struct soft_qp *qp, const struct wire *wire, const struct swqe *w);
 /* VERBSD_ENGINE wants it whatever the length, as far as a descriptor has no room for the message. */

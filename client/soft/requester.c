@@ -193,7 +193,7 @@ static int lane_message(struct soft_qp *qp, struct wire *wire, struct swqe *w, u
 		rc = w->flags & IBV_SEND_INLINE ? 0 : sge_check(qp, w->sge, w->n_sge, 0);
 		if (rc < 0)
 			return rc;
-		w->timed = pull_is_choice(qp, wire, w);
+		pull_choose(qp, wire, w);
 		if (pull_is_for(qp, wire, w))
 			return lane_pull(qp, wire, w);
 		w->pulled = false;
@@ -376,6 +376,7 @@ void requester_back(struct soft_qp *qp, uint64_t pos, uint64_t msn)
 			req->rd_out--;
 		w->state = SWQE_QUEUED;
 		w->off = 0;
+		w->timed = false;
 	}
 	req->tx = pos;
 	req->msn = msn;

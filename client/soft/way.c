@@ -20,6 +20,12 @@ unsigned way_size(uint32_t length)
 	return log - SIZE_FIRST < WAY_SIZES ? log - SIZE_FIRST : WAY_SIZES - 1;
 }
 
+/* Whether the one takes longer, byte for byte. Nothing at all does not. */
+static bool is_slower(uint64_t ns, uint64_t bytes, uint64_t ns_then, uint64_t bytes_then)
+{
+	return !bytes_then || (double)ns * (double)bytes_then > (double)ns_then * (double)bytes;
+}
+
 static void trial_add(struct way_trial *trial, uint64_t bytes, uint64_t ns)
 {
 	trial->n++;
@@ -28,12 +34,14 @@ static void trial_add(struct way_trial *trial, uint64_t bytes, uint64_t ns)
 	for (unsigned i = 0; i < WAY_TRIM; i++) {
 		uint64_t ns_then = trial->worst[i].ns, bytes_then = trial->worst[i].bytes;
 
-		if (ns <= ns_then)
+		if (!is_slower(ns, bytes, ns_then, bytes_then))
 			continue;
 		trial->worst[i].ns = ns;
 		trial->worst[i].bytes = bytes;
 		ns = ns_then;
 		bytes = bytes_then;
+		if (!bytes)
+			break;
 	}
 }
 
@@ -60,21 +68,23 @@ static void set_use(struct way_size *size, enum way way)
 	size->skip = 0;
 }
 
+static void hold(struct way_size *size, enum way way, unsigned n)
+{
+	size->kept = way;
+	size->hold = size->left = n < WAY_HOLD_MAX ? n : WAY_HOLD_MAX;
+	size->missed = size->away = 0;
+	set_use(size, way);
+	memset(size->trials, 0, sizeof(size->trials));
+}
+
 static void settle(struct way_size *size)
 {
 	enum way tried = other(size->kept);
 
-	if (trial_cost(&size->trials[tried]) < BETTER * trial_cost(&size->trials[size->kept])) {
-		size->kept = tried;
-		size->hold = WAY_HOLD;
-	} else {
-		size->hold = size->hold ? 2 * size->hold : WAY_HOLD;
-		if (size->hold > WAY_HOLD_MAX)
-			size->hold = WAY_HOLD_MAX;
-	}
-	size->left = size->hold;
-	set_use(size, size->kept);
-	memset(size->trials, 0, sizeof(size->trials));
+	if (trial_cost(&size->trials[tried]) < BETTER * trial_cost(&size->trials[size->kept]))
+		hold(size, tried, WAY_HOLD);
+	else
+		hold(size, size->kept, size->hold ? 2 * size->hold : WAY_HOLD);
 }
 
 static void took(struct way_size *size, enum way way, uint64_t bytes, uint64_t ns)
@@ -100,27 +110,70 @@ static void took(struct way_size *size, enum way way, uint64_t bytes, uint64_t n
 		settle(size);
 }
 
+static void missed(struct way_size *size, bool away)
+{
+	unsigned n = away ? WAY_AWAY : 1;
+
+	if (size->left) {
+		size->left -= n < size->left ? n : size->left;
+		return;
+	}
+	size->missed++;
+	size->away += away;
+	if (size->missed == WAY_MISSED)
+		hold(size, size->away > WAY_MISSED / 2 ? WAY_FETCH : size->kept, WAY_HOLD);
+}
+
+static bool enter(struct ways *ways)
+{
+	return !atomic_load_explicit(&ways->busy, memory_order_relaxed) &&
+	       !atomic_exchange_explicit(&ways->busy, true, memory_order_acquire);
+}
+
+static void leave(struct ways *ways)
+{
+	atomic_store_explicit(&ways->busy, false, memory_order_release);
+}
+
 void ways_took(struct ways *ways, unsigned size, enum way way, uint64_t bytes, uint64_t ns)
 {
-	if (atomic_exchange_explicit(&ways->busy, true, memory_order_acquire))
+	if (!enter(ways))
 		return;
 	took(&ways->sizes[size], way, bytes, ns);
-	atomic_store_explicit(&ways->busy, false, memory_order_release);
+	leave(ways);
+}
+
+void ways_missed(struct ways *ways, unsigned size, bool away)
+{
+	if (!enter(ways))
+		return;
+	missed(&ways->sizes[size], away);
+	leave(ways);
 }
 
 void way_run_add(struct way_run *run, uint32_t length, enum way way)
 {
 	unsigned size = way_size(length);
 
+	if (!run->waiting)
+		return; /* a refusal ended the run, and this was before it */
+	run->waiting--;
 	run->mixed |= run->bytes && (size != run->size || way != run->way);
 	run->bytes += length;
 	run->size = size;
 	run->way = way;
 }
 
-void way_run_turn(struct way_run *run, struct ways *ways, uint64_t now, bool wait)
+void way_run_mix(struct way_run *run)
 {
-	if (ways && run->bytes && !run->mixed)
+	run->mixed |= run->since != 0;
+}
+
+void way_run_turn(struct way_run *run, struct ways *ways, uint64_t now, bool away)
+{
+	if (run->bytes && (away || run->mixed))
+		ways_missed(ways, run->size, away);
+	else if (run->bytes)
 		ways_took(ways, run->size, run->way, run->bytes, now - run->since);
-	*run = (struct way_run){ .since = wait ? now : 0 };
+	*run = (struct way_run){ .waiting = run->waiting, .since = run->waiting ? now : 0 };
 }

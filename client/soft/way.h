@@ -18,6 +18,8 @@
 #define WAY_TRIM     2u	    /* of those, the slowest do not: a thread that was away */
 #define WAY_HOLD     256u   /* acknowledgements until the next trial, where the last one changed something ... */
 #define WAY_HOLD_MAX 16384u /* ... and at most, twice as many after each that did not */
+#define WAY_MISSED   64u    /* acknowledgements that say nothing: so many end a trial */
+#define WAY_AWAY     64u    /* as many of a hold does one stand for that no thread of the program took */
 
 enum way { WAY_FETCH, WAY_CHUNKS };
 
@@ -35,6 +37,7 @@ struct way_size {
 	enum way kept;
 	unsigned hold, left; /* acknowledgements: of this hold; left of it, 0: a trial goes on */
 	unsigned skip;	     /* skipped, of the trial */
+	unsigned missed, away; /* of the trial: that said nothing; and of those, that no thread of the program took */
 	struct way_trial trials[2];
 };
 
@@ -43,9 +46,11 @@ struct ways {
 	struct way_size sizes[WAY_SIZES];
 };
 
-/* What was acknowledged of a QP's long SENDs since it had something to wait for, or since the last time (sq lock). */
+/* Those of a QP's long SENDs that could go either way (sq lock). */
 struct way_run {
-	uint64_t since; /* ns, CLOCK_MONOTONIC; 0: it waits for none */
+	unsigned waiting; /* sent, and not acknowledged */
+	uint64_t since;	  /* ns, CLOCK_MONOTONIC: it has waited for some since then, or since the last acknowledgement; 0: for none */
+	/* acknowledged just now: */
 	uint64_t bytes;
 	unsigned size;
 	enum way way;
@@ -63,13 +68,16 @@ static inline enum way ways_next(const struct ways *ways, uint32_t length)
 
 /* @bytes in messages of one @size that all went @way took @ns. Threads that come together lose what they came with. */
 void ways_took(struct ways *ways, unsigned size, enum way way, uint64_t bytes, uint64_t ns);
-
-/* A message of the run is acknowledged. */
-void way_run_add(struct way_run *run, uint32_t length, enum way way);
 /*
- * All that are acknowledged just now were added: the run begins anew, or ends where nothing is left to @wait for. @ways NULL: the
- * time says nothing.
+ * Some of that size were acknowledged, and how long they took says nothing. @away: since no thread of the program was there to look:
+ * where it is so for long they are better fetched, which needs nobody at this end.
  */
-void way_run_turn(struct way_run *run, struct ways *ways, uint64_t now, bool wait);
+void ways_missed(struct ways *ways, unsigned size, bool away);
+
+/* A message of the run is acknowledged; or one that has no choice, and took some of the time. */
+void way_run_add(struct way_run *run, uint32_t length, enum way way);
+void way_run_mix(struct way_run *run);
+/* All that are acknowledged just now were added. */
+void way_run_turn(struct way_run *run, struct ways *ways, uint64_t now, bool away);
 
 #endif

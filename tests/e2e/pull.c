@@ -72,6 +72,13 @@ static uint64_t pulled(void)
 
 /* --- contents --------------------------------------------------------------------------------------------------------- */
 
+/* Both ends, whatever they find faster. */
+static struct child child_of_fetching(void (*run)(int fd, void *arg))
+{
+	setenv("VERBSD_ENGINE", "cma", 1);
+	return child_start(run, NULL);
+}
+
 /* Sends each length, with no right for anybody on its memory, when it is asked to; @arg: it may not be read. */
 static void send_all(int fd, void *arg)
 {
@@ -137,7 +144,7 @@ static void the_receiver_does_not_poll(void)
 }
 
 #define TRIED  65536u
-#define TRIALS (WAY_SKIP + WAY_TRIAL)
+#define MANY   (20 * (WAY_SKIP + WAY_TRIAL))
 
 static void send_many(int fd, void *arg)
 {
@@ -145,7 +152,7 @@ static void send_many(int fd, void *arg)
 
 	(void)arg;
 	place_open(&self, fd, 0);
-	for (unsigned i = 0; i < 3 * TRIALS; i++) {
+	for (unsigned i = 0; i < MANY; i++) {
 		fill(self.memory, TRIED, i);
 		nod_wait(fd);
 		post(&self, TRIED);
@@ -165,7 +172,7 @@ static void both_ways_are_tried(void)
 	need_to_read();
 	child = child_start(send_many, NULL);
 	place_open(&self, child.fd, IBV_ACCESS_LOCAL_WRITE);
-	for (unsigned i = 0; i < 3 * TRIALS; i++) {
+	for (unsigned i = 0; i < MANY; i++) {
 		memset(self.memory, 0, TRIED);
 		expect(&self);
 		nod(child.fd);
@@ -173,8 +180,8 @@ static void both_ways_are_tried(void)
 		NEED(filled(self.memory, TRIED, i));
 	}
 	n = pulled();
-	printf("# %u of %u were fetched\n", (unsigned)n, 3 * TRIALS);
-	NEED(n >= TRIALS && 3 * TRIALS - n >= TRIALS / 2);
+	printf("# %u of %u were fetched\n", (unsigned)n, MANY);
+	NEED(n > 0 && n < MANY);
 	nod(child.fd);
 	child_end(&child);
 	place_close(&self);
@@ -257,7 +264,7 @@ static void look_at(const uint8_t *memory, bool whole)
 static void what_was_taken_back(void)
 {
 	bool may_read = processes_may_copy();
-	struct child child = child_start(send_and_take_back, NULL);
+	struct child child = child_of_fetching(send_and_take_back);
 	struct place self;
 	unsigned failed = 0;
 
@@ -318,7 +325,7 @@ static void receive_for_ever(int fd, void *arg)
 static void the_sender_is_killed(void)
 {
 	for (unsigned i = 0; i < ROUNDS / 4; i++) {
-		struct child child = child_start(send_for_ever, NULL);
+		struct child child = child_of_fetching(send_for_ever);
 		struct place self;
 		enum ibv_wc_status status;
 
@@ -341,7 +348,7 @@ static void the_sender_is_killed(void)
 static void the_receiver_is_killed(void)
 {
 	for (unsigned i = 0; i < ROUNDS / 4; i++) {
-		struct child child = child_start(receive_for_ever, NULL);
+		struct child child = child_of_fetching(receive_for_ever);
 		struct place self;
 		enum ibv_wc_status status;
 

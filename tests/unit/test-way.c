@@ -196,32 +196,118 @@ START_TEST(who_comes_second_leaves)
 }
 END_TEST
 
+/* Two of many messages each, and no slower than others: it is by the byte. */
+START_TEST(long_runs_are_not_slow_ones)
+{
+	for (unsigned i = 0; i < TRIAL; i++)
+		one(4000);
+	for (unsigned i = 0; i < TRIAL; i++) {
+		uint64_t many = i >= TRIAL - WAY_TRIM ? 16 : 1;
+
+		ways_took(&ways, way_size(LENGTH), WAY_CHUNKS, many * LENGTH, many > 1 ? many * 2000 : 4000);
+	}
+	ck_assert_uint_eq(messages(WAY_HOLD), WAY_HOLD);
+}
+END_TEST
+
+/* --- acknowledgements without a time -------------------------------------------------------------------------------------- */
+
+static void miss(unsigned n, bool away)
+{
+	for (unsigned i = 0; i < n; i++)
+		ways_missed(&ways, way_size(LENGTH), away);
+}
+
+/* Nothing is to be learnt: then it stays as it was. */
+START_TEST(they_end_a_trial)
+{
+	cost[WAY_CHUNKS] /= 2;
+	messages(2 * TRIAL + WAY_HOLD); /* chunks are kept, and tried */
+	messages(TRIAL);
+	ck_assert_int_eq(next(), WAY_FETCH);
+	miss(WAY_MISSED - 1, false);
+	ck_assert_int_eq(next(), WAY_FETCH);
+	miss(1, false);
+	ck_assert_uint_eq(messages(WAY_HOLD), WAY_HOLD);
+	/* The next trial is a new one. */
+	ck_assert_uint_eq(messages(2 * TRIAL), TRIAL);
+	ck_assert_uint_eq(messages(WAY_HOLD), WAY_HOLD);
+}
+END_TEST
+
+START_TEST(they_are_some_of_a_hold)
+{
+	messages(2 * TRIAL);
+	miss(WAY_HOLD - 1, false);
+	ck_assert_uint_eq(messages(1 + TRIAL), 0);
+	ck_assert_int_eq(next(), WAY_CHUNKS);
+}
+END_TEST
+
+/* The program posts and is away: its receiver is to fetch. */
+START_TEST(nobody_is_there)
+{
+	cost[WAY_CHUNKS] /= 2;
+	messages(2 * TRIAL);
+	ck_assert_int_eq(next(), WAY_CHUNKS);
+	miss(WAY_HOLD / WAY_AWAY, true);
+	miss(WAY_MISSED, true);
+	ck_assert_int_eq(next(), WAY_FETCH);
+	/* And so it goes on, until somebody is. */
+	miss(100 * WAY_HOLD, true);
+	ck_assert_int_eq(next(), WAY_FETCH);
+	messages(WAY_HOLD + 2 * TRIAL);
+	ck_assert_int_eq(next(), WAY_CHUNKS);
+}
+END_TEST
+
+START_TEST(somebody_is_there_most_of_the_time)
+{
+	cost[WAY_CHUNKS] /= 2;
+	messages(2 * TRIAL + WAY_HOLD);
+	miss(WAY_MISSED / 2, true);
+	miss(WAY_MISSED / 2, false);
+	ck_assert_uint_eq(messages(WAY_HOLD), WAY_HOLD);
+}
+END_TEST
+
 /* --- what a QP brings --------------------------------------------------------------------------------------------------- */
+
+static const struct way_size *size(void)
+{
+	return &ways.sizes[way_size(LENGTH)];
+}
 
 static const struct way_trial *trial(enum way way)
 {
-	return &ways.sizes[way_size(LENGTH)].trials[way];
+	return &size()->trials[way];
 }
 
 static struct way_run run;
 
-/* A run that waits, at @now, in a trial that counts. */
-static void begin(uint64_t now)
+/* A run that waits for @n, since 1000, in a trial that counts. */
+static void begin(unsigned n)
 {
 	messages(WAY_SKIP);
-	run = (struct way_run){ .since = now };
+	run = (struct way_run){ .waiting = n, .since = 1000 };
+}
+
+static void turn(uint64_t now)
+{
+	way_run_turn(&run, &ways, now, false);
 }
 
 START_TEST(a_run_takes_from_turn_to_turn)
 {
-	begin(1000);
+	begin(3);
 	way_run_add(&run, LENGTH, WAY_FETCH);
-	way_run_turn(&run, &ways, 5000, true);
+	turn(5000);
 	ck_assert_uint_eq(trial(WAY_FETCH)->ns, 4000);
 	ck_assert_uint_eq(trial(WAY_FETCH)->bytes, LENGTH);
+	ck_assert_uint_eq(run.since, 5000);
 	way_run_add(&run, LENGTH, WAY_FETCH);
 	way_run_add(&run, LENGTH - 1, WAY_FETCH);
-	way_run_turn(&run, &ways, 7000, false);
+	turn(7000);
 	ck_assert_uint_eq(trial(WAY_FETCH)->n, 2);
 	ck_assert_uint_eq(trial(WAY_FETCH)->ns, 6000);
 	ck_assert_uint_eq(trial(WAY_FETCH)->bytes, 3 * LENGTH - 1);
@@ -232,43 +318,63 @@ END_TEST
 /* Acknowledgements of something else: the next ones took the time from there. */
 START_TEST(short_messages_take_their_time)
 {
-	begin(1000);
-	way_run_turn(&run, &ways, 5000, true);
+	begin(1);
+	turn(5000);
 	ck_assert_uint_eq(trial(WAY_FETCH)->n, 0);
+	ck_assert_uint_eq(size()->missed, 0);
 	way_run_add(&run, LENGTH, WAY_FETCH);
-	way_run_turn(&run, &ways, 6000, true);
+	turn(6000);
 	ck_assert_uint_eq(trial(WAY_FETCH)->ns, 1000);
 }
 END_TEST
 
+enum { OTHER_WAY, OTHER_SIZE, NO_CHOICE };
+
 START_TEST(nothing_is_said_of_several)
 {
-	static const struct {
-		uint32_t length;
-		enum way way;
-	} others[] = { { LENGTH, WAY_CHUNKS }, { 2 * LENGTH, WAY_FETCH } };
-
-	begin(1000);
+	begin(4);
 	way_run_add(&run, LENGTH, WAY_FETCH);
-	way_run_add(&run, others[_i].length, others[_i].way);
+	if (_i == NO_CHOICE)
+		way_run_mix(&run);
+	else
+		way_run_add(&run, _i == OTHER_SIZE ? 2 * LENGTH : LENGTH, _i == OTHER_WAY ? WAY_CHUNKS : WAY_FETCH);
 	way_run_add(&run, LENGTH, WAY_FETCH);
-	way_run_turn(&run, &ways, 5000, true);
+	turn(5000);
 	ck_assert_uint_eq(trial(WAY_FETCH)->n, 0);
+	ck_assert_uint_eq(size()->missed, 1);
+	ck_assert_uint_eq(size()->away, 0);
 	/* The next turn is another matter. */
 	way_run_add(&run, LENGTH, WAY_FETCH);
-	way_run_turn(&run, &ways, 6000, true);
+	turn(6000);
 	ck_assert_uint_eq(trial(WAY_FETCH)->n, 1);
+	ck_assert_uint_eq(trial(WAY_FETCH)->ns, 1000);
 }
 END_TEST
 
 START_TEST(nor_of_what_nobody_looked_at)
 {
-	begin(1000);
+	begin(2);
 	way_run_add(&run, LENGTH, WAY_FETCH);
-	way_run_turn(&run, NULL, 5000, true);
+	way_run_turn(&run, &ways, 5000, true);
 	ck_assert_uint_eq(trial(WAY_FETCH)->n, 0);
-	ck_assert_uint_eq(run.since, 5000);
-	ck_assert_uint_eq(run.bytes, 0);
+	ck_assert_uint_eq(size()->away, 1);
+	way_run_add(&run, LENGTH, WAY_FETCH);
+	turn(6000);
+	ck_assert_uint_eq(trial(WAY_FETCH)->ns, 1000);
+}
+END_TEST
+
+/* What is acknowledged behind a refusal belongs to no run, and to none that comes. */
+START_TEST(without_a_run_nothing_is_kept)
+{
+	begin(0);
+	run.since = 0;
+	way_run_mix(&run);
+	way_run_add(&run, LENGTH, WAY_FETCH);
+	run = (struct way_run){ .waiting = 1, .since = 1000, .bytes = run.bytes, .mixed = run.mixed };
+	way_run_add(&run, LENGTH, WAY_FETCH);
+	turn(5000);
+	ck_assert_uint_eq(trial(WAY_FETCH)->bytes, LENGTH);
 }
 END_TEST
 
@@ -291,12 +397,18 @@ int main(void)
 	tcase_add_test(tcase, each_size_has_its_own);
 	tcase_add_loop_test(tcase, a_length_has_a_size, 0, (int)(sizeof(sizes) / sizeof(sizes[0])));
 	tcase_add_test(tcase, who_comes_second_leaves);
+	tcase_add_test(tcase, long_runs_are_not_slow_ones);
+	tcase_add_test(tcase, they_end_a_trial);
+	tcase_add_test(tcase, they_are_some_of_a_hold);
+	tcase_add_test(tcase, nobody_is_there);
+	tcase_add_test(tcase, somebody_is_there_most_of_the_time);
 
 	tcase = harness_tcase(suite, "runs");
 	tcase_add_checked_fixture(tcase, setup, NULL);
 	tcase_add_test(tcase, a_run_takes_from_turn_to_turn);
 	tcase_add_test(tcase, short_messages_take_their_time);
-	tcase_add_loop_test(tcase, nothing_is_said_of_several, 0, 2);
+	tcase_add_loop_test(tcase, nothing_is_said_of_several, OTHER_WAY, NO_CHOICE + 1);
 	tcase_add_test(tcase, nor_of_what_nobody_looked_at);
+	tcase_add_test(tcase, without_a_run_nothing_is_kept);
 	return harness_run(suite);
 }
