@@ -316,7 +316,7 @@ static void pump(struct end *end)
 
 static uint32_t step_size(uint64_t step)
 {
-	static const uint32_t sizes[] = { 8, 64, 300, 5000, 20000, BLOCK };
+	static const uint32_t sizes[] = { 8, 64, 300, 5000, 50000, BLOCK };
 
 	return sizes[step % 6];
 }

@@ -246,7 +246,7 @@ static void long_message(int argc, char **argv)
 
 	(void)argc, (void)argv;
 	world_make(&w, 1);
-	for (uint32_t length = 16384 - 32; length <= 50000; length += 5003) {
+	for (uint32_t length = 32768 - 32; length <= 60000; length += 5003) {
 		struct ibv_sge sge[2] = { { (uintptr_t)w.to, 5, w.mr->lkey }, { (uintptr_t)w.to + 5, length - 5, w.mr->lkey } };
 		struct ibv_ops_wr wr = {
 			.opcode = IBV_WR_TAG_ADD, .tm.add = { .recv_wr_id = 5, .sg_list = sge, .num_sge = 2, .tag = 1, .mask = WHOLE }

@@ -64,22 +64,22 @@ chunk5 = bytes([CHUNK]) + struct.pack("<H", 5 << 2 | 1 << 1 | 1) + b"q"
 chunk6 = bytes([CHUNK]) + struct.pack("<H", 6 << 2 | 1 << 1) + b"r"
 FILES = {
     "send": how(RC) + request(SEND, WHOLE | SOLICITED | IMM, 0, 20) + request(SEND, WHOLE, 1, 264, slots=5),
-    "send-long": how(RC) + chunk5 + request(SEND, FIRST | IN_CHUNK, 0, 16384, 18000, chunk=5) +
-                 request(SEND, LAST | IN_CHUNK, 0, 1616, 18000, chunk=5),
+    "send-long": how(RC) + chunk5 + request(SEND, FIRST | IN_CHUNK, 0, 32768, 36000, chunk=5) +
+                 request(SEND, LAST | IN_CHUNK, 0, 3232, 36000, chunk=5),
     "send-too-long": how(RC, more=SMALL) + request(SEND, WHOLE, 0, 264, slots=5),
     "send-no-receive": how(RC, more=NO_RECEIVES) + request(SEND, WHOLE, 0, 8) + request(SEND, WHOLE, 1, 8) +
                        request(SEND, WHOLE | RESTART, 0, 8),
     "send-invalidate": how(RC) + request(SEND, WHOLE | INV, 0, 8, imm=OPEN),
     "write": how(RC) + request(WRITE, WHOLE, 0, 24, raddr=0x10000, rkey=OPEN) +
-             request(WRITE, WHOLE | IMM, 1, 8, raddr=0x13FF8, rkey=OPEN),
-    "write-long": how(RC) + chunk5 + request(WRITE, FIRST | IN_CHUNK, 0, 8192, 16384, 0x10000, OPEN, 5) +
-                  request(WRITE, LAST | IN_CHUNK, 0, 8192, 16384, 0x10000, OPEN, 5),
-    "write-outside": how(RC) + request(WRITE, WHOLE, 0, 24, raddr=0x13FF0, rkey=OPEN),
+             request(WRITE, WHOLE | IMM, 1, 8, raddr=0x19FF8, rkey=OPEN),
+    "write-long": how(RC) + chunk5 + request(WRITE, FIRST | IN_CHUNK, 0, 20480, 40960, 0x10000, OPEN, 5) +
+                  request(WRITE, LAST | IN_CHUNK, 0, 20480, 40960, 0x10000, OPEN, 5),
+    "write-outside": how(RC) + request(WRITE, WHOLE, 0, 24, raddr=0x19FF0, rkey=OPEN),
     "write-foreign": how(RC) + request(WRITE, WHOLE, 0, 8, raddr=0x20000, rkey=LOCAL),
     "write-read-only": how(RC) + request(WRITE, WHOLE, 0, 8, raddr=0x30000, rkey=READ_ONLY),
-    "read": how(RC) + request(READ, WHOLE, 0, 0, 16384, 0x10000, OPEN) + counts(2, 1) + bytes([TURN]) + counts(2, 2) +
+    "read": how(RC) + request(READ, WHOLE, 0, 0, 40000, 0x10000, OPEN) + counts(2, 1) + bytes([TURN]) + counts(2, 2) +
             request(READ, WHOLE, 1, 0, 32, 0x30000, READ_ONLY),
-    "read-two-slots": how(RC, 1) + request(READ, WHOLE, 0, 0, 16384, 0x10000, OPEN) + counts(2, 1) + counts(2, 1),
+    "read-two-slots": how(RC, 1) + request(READ, WHOLE, 0, 0, 40000, 0x10000, OPEN) + counts(2, 1) + counts(2, 1),
     "atomics": how(RC) + atomic(CMP_SWAP, 0, 0x10000, OPEN) + atomic(FETCH_ADD, 1, 0x10008, OPEN) +
                atomic(FETCH_ADD, 2, 0x10001, OPEN),
     "atomic-write": how(RC) + request(ATOMIC_WRITE, WHOLE, 0, 8, raddr=0x10000, rkey=OPEN) + request(FLUSH, WHOLE, 1),
@@ -88,8 +88,8 @@ FILES = {
     "acks-too-many": how(RC) + post(0, 8) + counts(1, 7),
     "taken-back": how(RC) + post(0, 8) + post(0, 8) + counts(0, 2) + counts(0, 1) + post(0, 8),
     "answer-read": how(RC) + post(2, 36) + response(R_READ, 0, 36, LAST) + counts(1, 1),
-    "answer-read-long": how(RC) + chunk6 + post(2, 20000) + response(R_READ, 0, 16384, IN_CHUNK, chunk=6) +
-                        response(R_READ, 0, 3616, IN_CHUNK | LAST, chunk=6) + counts(1, 1),
+    "answer-read-long": how(RC) + chunk6 + post(2, 40000) + response(R_READ, 0, 32768, IN_CHUNK, chunk=6) +
+                        response(R_READ, 0, 7232, IN_CHUNK | LAST, chunk=6) + counts(1, 1),
     "answer-read-too-long": how(RC) + post(2, 10) + response(R_READ, 0, 36, LAST),
     "answer-atomics": how(RC) + post(3, 8) + post(4, 8) + response(R_ATOMIC, 0, value=5) +
                       response(R_ATOMIC, 1, value=6) + counts(1, 2),
@@ -125,7 +125,7 @@ FILES = {
     "xrc-no-aim": how(LEG, more=XRC) + request(SEND, WHOLE, 0, 8),
     "xrc-wrong-aim": how(LEG, more=XRC) + aim() + request(SEND, WHOLE, 0, 8) + aim(QPN) + request(SEND, WHOLE, 1, 8),
     "xrc-malformed-aim": how(LEG, more=XRC) + aim(1 << 32 | SRQN) + aim(flags=FIRST),
-    "xrc-aim-inside": how(LEG, 2, XRC) + chunk5 + aim() + request(SEND, FIRST | IN_CHUNK, 0, 16384, 18000, chunk=5) + aim(),
+    "xrc-aim-inside": how(LEG, 2, XRC) + chunk5 + aim() + request(SEND, FIRST | IN_CHUNK, 0, 32768, 36000, chunk=5) + aim(),
     "xrc-no-receive": how(LEG, 2, XRC | NO_RECEIVES) + aim() + request(SEND, WHOLE, 0, 8) + aim() +
                       request(SEND, WHOLE | RESTART, 0, 8),
     "xrc-acks": how(XRC_SEND, more=XRC) + post(0, 8) + post(1, 200) + counts(0, 3) + counts(1, 2) + post(2, 36) +

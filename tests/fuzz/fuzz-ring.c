@@ -46,7 +46,7 @@ enum {
 	SRQN = 0x102, PEER_SRQN = 0x202, XRCD = 3, /* of XRC */
 	DEPTH = 16, CQES = 256,
 	GAP = 4096,
-	OPEN = 16384,  /* for everybody's use */
+	OPEN = 40960,  /* for everybody's use */
 	LOCAL = 40960, /* what we send and receive */
 	READ_ONLY = 4096,
 	MEMORY = OPEN + LOCAL + READ_ONLY + 4 * GAP,
@@ -613,7 +613,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	run.size = size;
 	how = take8(&run);
 	run.slots = slots[how >> 2 & 3];
-	run.recv_length = how & 0x10 ? 100 : 20000;
+	run.recv_length = how & 0x10 ? 100 : 40000;
 	run.cq.ctx = &f.ctx;
 	run.cq.v.cq.context = &f.ctx.v.context;
 	require(soft_cq_init(&run.cq, CQES, false) == 0, "no CQ");

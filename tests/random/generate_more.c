@@ -270,7 +270,7 @@ static enum tag_what tag_what_any(struct generator *g)
 static void tag_step(struct generator *g)
 {
 	static const uint64_t masks[] = { 0, 1, 3, UINT64_MAX >> 1, UINT64_MAX >> 1, UINT64_MAX >> 1 };
-	static const uint32_t lengths[] = { 0, 1, 100, 1000, 4096, 20000 };
+	static const uint32_t lengths[] = { 0, 1, 100, 1000, 4096, 40000 };
 	unsigned id = g_pick(g, g->n_tags);
 	struct op *op;
 	int64_t mask;
@@ -291,7 +291,7 @@ static void tag_step(struct generator *g)
 	if (op->a[TAG_WHAT] == WHAT_ADD) {
 		op->a[TAG_MASK] = mask;
 		op->a[TAG_TAG] &= mask;
-		op->a[TAG_LEN] = 20000;
+		op->a[TAG_LEN] = 40000;
 	} else if (op->a[TAG_WHAT] == WHAT_DEL) {
 		op->a[TAG_N] = g_pick(g, TAGS_MAX + 2);
 	}

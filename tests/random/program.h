@@ -26,7 +26,7 @@ enum {
 	THREADS_MAX = 4,
 	TAGS_MAX = 8,  /* entries of a list */
 	TAG_PLAINS = 8, /* receives without a tag */
-	TAG_SLOT = 24 << 10, /* bytes for each of them, and for each message */
+	TAG_SLOT = 48 << 10, /* bytes for each of them, and for each message */
 	TAG_SENDS = 4,
 	OP_ARGS = 34,
 };

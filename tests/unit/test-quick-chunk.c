@@ -17,7 +17,7 @@
 #define SLOTS ((uint32_t)VSD_INLINE_RW)
 #define ALL   UINT64_MAX
 
-static uint8_t memory[512u << 10];
+static uint8_t memory[1u << 20];
 static struct ibv_sge sge;
 static struct ibv_send_wr wr;
 
@@ -719,7 +719,7 @@ END_TEST
 
 #define BATCHES 40u
 #define BATCH   12u         /* WRs at most */
-#define ROOM    (20u << 10) /* where one message is received */
+#define ROOM    (36u << 10) /* where one message is received */
 
 static struct outcome {
 	struct ibv_wc sent_wc[BATCHES * BATCH], received_wc[BATCHES * BATCH];
@@ -775,7 +775,7 @@ static void receive(unsigned i, uint32_t length)
 
 static void make_batch(void)
 {
-	static const uint32_t bounds[] = { 100, SLOTS + 2, 5000, PULL_MIN, PULL_MIN + 499 };
+	static const uint32_t bounds[] = { 100, SLOTS + 2, 5000, PULL_MIN, VSD_CHUNK + 500 };
 
 	batch.n = 1 + number(number(3) ? 4 : BATCH);
 	batch.signalled = 0;

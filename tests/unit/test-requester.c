@@ -8,7 +8,9 @@
 #include "tests/lib/harness.h"
 #include "tests/unit/soft_pair.h"
 
-#define SIZE 65536u
+#define SIZE (4 * VSD_CHUNK)
+#define TWO  (VSD_CHUNK + 4000u) /* two descriptors */
+#define THREE (2 * VSD_CHUNK + 7000u)
 
 static void setup(void)
 {
@@ -154,7 +156,7 @@ START_TEST(rnr_for_ever_ends_with_a_receive)
 	options.rnr_timer = 31; /* half a second: only the hint can be quicker */
 	pair_connect(2);
 	for (uint64_t i = 0; i < 5; i++)
-		ck_assert_int_eq(send_one(i, 40000), 0);
+		ck_assert_int_eq(send_one(i, THREE), 0);
 	for (int i = 0; i < 20; i++)
 		ck_assert(pair_nothing(send_cq));
 	for (uint64_t i = 0; i < 5; i++) {
@@ -162,7 +164,7 @@ START_TEST(rnr_for_ever_ends_with_a_receive)
 		loop_expect(recv_cq, 10 + i, IBV_WC_SUCCESS);
 		loop_expect(send_cq, i, IBV_WC_SUCCESS);
 	}
-	ck_assert_mem_eq(from, to, 40000);
+	ck_assert_mem_eq(from, to, THREE);
 }
 END_TEST
 
@@ -296,14 +298,14 @@ START_TEST(wrs_wait_for_the_wire)
 	loop_rtr(a, b->v.qp.qp_num, &options);
 	loop_rts(a, &options);
 	ck_assert_int_eq(send_one(1, 100), 0);
-	ck_assert_int_eq(write_one(2, 20000), 0);
+	ck_assert_int_eq(write_one(2, TWO), 0);
 	loop_rtr(b, a->v.qp.qp_num, &options);
-	loop_recv(b, 10, to_mr, to + 30000, 100);
+	loop_recv(b, 10, to_mr, to + SIZE / 2, 100);
 	loop_wire(&loop, a, b, 2);
 	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
 	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
 	loop_expect(recv_cq, 10, IBV_WC_SUCCESS);
-	ck_assert_mem_eq(to, from, 20000);
+	ck_assert_mem_eq(to, from, TWO);
 }
 END_TEST
 
@@ -455,12 +457,12 @@ START_TEST(a_message_outlives_its_sender)
 
 	options.type = IBV_QPT_UC;
 	pair_connect(16);
-	loop_recv(b, 20, to_mr, to, 20000);
+	loop_recv(b, 20, to_mr, to, TWO);
 	c = loop_qp(&loop, &options);
 	d = loop_qp(&loop, &options);
 	loop_connect(&loop, c, d, 16, &options);
 	soft_lock(&b->rq_lock); /* it is busy */
-	ck_assert_int_eq(send_one(1, 20000), 0);
+	ck_assert_int_eq(send_one(1, TWO), 0);
 	loop_qp_free(a);
 	a = c;
 	while (rt_progress())
@@ -471,7 +473,7 @@ START_TEST(a_message_outlives_its_sender)
 	}
 	soft_unlock(&b->rq_lock);
 	loop_expect(recv_cq, 20, IBV_WC_SUCCESS);
-	ck_assert_mem_eq(from, to, 20000);
+	ck_assert_mem_eq(from, to, TWO);
 	loop_qp_free(d);
 }
 END_TEST
@@ -484,14 +486,14 @@ START_TEST(a_qp_connected_to_itself)
 	loop_wire(&loop, a, a, 2);
 	loop_rts(a, &options);
 	loop_recv(a, 20, to_mr, to, SIZE);
-	ck_assert_int_eq(send_one(1, 60000), 0);
+	ck_assert_int_eq(send_one(1, 3 * VSD_CHUNK), 0);
 	loop_expect(recv_cq, 20, IBV_WC_SUCCESS);
 	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
-	ck_assert_mem_eq(from, to, 60000);
+	ck_assert_mem_eq(from, to, 3 * VSD_CHUNK);
 	memset(from, 0, SIZE);
-	ck_assert_int_eq(loop_send(a, 2, IBV_WR_RDMA_READ, from_mr, from, 60000, to_mr, to), 0);
+	ck_assert_int_eq(loop_send(a, 2, IBV_WR_RDMA_READ, from_mr, from, 3 * VSD_CHUNK, to_mr, to), 0);
 	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
-	ck_assert_mem_eq(from, to, 60000);
+	ck_assert_mem_eq(from, to, 3 * VSD_CHUNK);
 }
 END_TEST
 

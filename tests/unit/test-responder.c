@@ -8,7 +8,9 @@
 #include "tests/lib/harness.h"
 #include "tests/unit/soft_pair.h"
 
-#define SIZE 65536u
+#define SIZE (4 * VSD_CHUNK)
+#define TWO  (VSD_CHUNK + 4000u) /* two descriptors */
+#define THREE (2 * VSD_CHUNK + 7000u)
 
 static struct soft_mr *read_only;
 
@@ -135,17 +137,17 @@ START_TEST(uc_drops_whole_messages)
 
 	options.type = IBV_QPT_UC;
 	pair_connect(2);
-	loop_send(a, 1, IBV_WR_SEND, from_mr, from, 40000, NULL, NULL); /* no receive */
-	loop_send(a, 2, IBV_WR_RDMA_WRITE, from_mr, from, 40000, &unknown, to);
-	loop_send(a, 3, IBV_WR_RDMA_WRITE, from_mr, from + 1, 20000, to_mr, to + 40000);
+	loop_send(a, 1, IBV_WR_SEND, from_mr, from, THREE, NULL, NULL); /* no receive */
+	loop_send(a, 2, IBV_WR_RDMA_WRITE, from_mr, from, THREE, &unknown, to);
+	loop_send(a, 3, IBV_WR_RDMA_WRITE, from_mr, from + 1, TWO, to_mr, to + THREE);
 	for (uint64_t i = 1; i <= 3; i++)
 		loop_expect(send_cq, i, IBV_WC_SUCCESS);
-	while (loop_counter(VSD_COUNT_DROPPED) < 2 || to[59999] == 0)
+	while (loop_counter(VSD_COUNT_DROPPED) < 2 || to[THREE + TWO - 1] == 0)
 		ck_assert(pair_nothing(recv_cq));
-	loop_recv(b, 20, to_mr, to, 40000);
+	loop_recv(b, 20, to_mr, to, THREE);
 	loop_send(a, 4, IBV_WR_SEND, from_mr, from, 8, NULL, NULL);
 	loop_expect(recv_cq, 20, IBV_WC_SUCCESS);
-	for (unsigned k = 8; k < 40000; k++)
+	for (unsigned k = 8; k < THREE; k++)
 		ck_assert_uint_eq(to[k], 0);
 	ck_assert_int_eq(atomic_load(&b->state), IBV_QPS_RTS);
 }
@@ -166,7 +168,7 @@ START_TEST(an_srq_feeds_several_qps_and_says_when_one_fails)
 	d = loop_qp(&loop, &options);
 	loop_connect(&loop, c, d, 16, &options);
 	loop_send(a, 1, IBV_WR_SEND, from_mr, from, 100, NULL, NULL);
-	loop_send(c, 1, IBV_WR_SEND, from_mr, from, 20000, NULL, NULL);
+	loop_send(c, 1, IBV_WR_SEND, from_mr, from, TWO, NULL, NULL);
 	for (int i = 0; i < 100; i++)
 		ck_assert(pair_nothing(recv_cq));
 	for (int i = 0; i < 2; i++) {
