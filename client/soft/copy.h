@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "client/soft/in_piece.h"
+
 #define COPY_TAIL 8u /* bytes */
 
 int copy_to_program(void *dst, const void *src, size_t n);
@@ -47,7 +49,7 @@ static inline void copy_word(void *dst, const void *src, size_t n)
 }
 
 /* memcpy() of a few bytes, without the call. */
-static inline void copy_few(void *dst, const void *src, size_t n)
+IN_PIECE void copy_few(void *dst, const void *src, size_t n)
 {
 	uint8_t *to = dst;
 	const uint8_t *from = src;

@@ -5,6 +5,7 @@
 #ifndef SOFT_LANE_H
 #define SOFT_LANE_H
 
+#include "client/soft/in_piece.h"
 #include "client/soft/rt_private.h"
 #include "client/soft/wire.h"
 
@@ -97,7 +98,7 @@ static inline bool wire_untaken(const struct wire *wire)
 }
 
 /* True when the peer left something in the wire that was not looked at. */
-static inline __attribute__((always_inline)) bool wire_pending(const struct wire *wire)
+IN_PIECE bool wire_pending(const struct wire *wire)
 {
 	const struct vsd_half *theirs = wire->theirs;
 	uint64_t changed = (atomic_load_explicit(&theirs->acked, memory_order_relaxed) ^

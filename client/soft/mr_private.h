@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "client/soft/in_piece.h"
 #include "client/soft/mr.h"
 #include "client/soft/shard.h"
 #include "client/soft/td.h"
@@ -90,7 +91,7 @@ static inline _Atomic(const void *) *key_slot_name(struct key_slot *slot)
 	return shard_name(slot);
 }
 
-static inline void mr_let_go(struct mr_hold *hold)
+IN_PIECE void mr_let_go(struct mr_hold *hold)
 {
 	if (hold->td)
 		td_key_leave(hold->td, hold->slot);
@@ -101,7 +102,7 @@ static inline void mr_let_go(struct mr_hold *hold)
 }
 
 /* mr_ref_in() for the common case: one local piece, of a region as mr_named() wants it. NULL: ask mr_ref_in(). */
-static inline void *mr_hold(struct soft_td *td, const struct soft_pd *pd, uint32_t key, uint64_t addr, uint64_t length,
+IN_PIECE void *mr_hold(struct soft_td *td, const struct soft_pd *pd, uint32_t key, uint64_t addr, uint64_t length,
 			    unsigned access, struct mr_hold *hold)
 {
 	const struct soft_mr *mr;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/soft/copy.h"
+#include "client/soft/in_piece.h"
 #include "client/soft/lane.h"
 #include "client/soft/mr_private.h"
 
@@ -273,7 +274,7 @@ bool quick_turn(struct soft_qp *qp, struct wire *wire, bool *did)
 /* --- a post ------------------------------------------------------------------------------------------------------------- */
 
 /* How many slots the descriptor of a message takes; 0: it is none, or not in one. */
-static unsigned slots_for(const struct wire *wire, uint32_t n)
+IN_PIECE unsigned slots_for(const struct wire *wire, uint32_t n)
 {
 	unsigned slots = slots_of(n);
 
@@ -288,7 +289,7 @@ static unsigned slots_of_wr(const struct wire *wire, const struct swqe *w)
 	return slots_for(wire, w->length);
 }
 
-static inline __attribute__((always_inline)) void put_more(struct lane_out *lane, uint64_t pos, const uint8_t *from, uint32_t n)
+IN_PIECE void put_more(struct lane_out *lane, uint64_t pos, const uint8_t *from, uint32_t n)
 {
 	struct vsd_req_more *more = lane_out_slot(lane, pos);
 
@@ -311,7 +312,7 @@ static __attribute__((noinline)) void put_rest(struct lane_out *lane, const uint
 }
 
 /* The payload goes into slots of ours that the peer has taken before: what stands behind a short one it has seen. */
-static void put_payload(struct lane_out *lane, const uint8_t *from, uint32_t n)
+IN_PIECE void put_payload(struct lane_out *lane, const uint8_t *from, uint32_t n)
 {
 	struct vsd_req *slot = lane_out_slot(lane, lane->pos);
 
@@ -332,7 +333,7 @@ static __attribute__((noinline)) void put_chunk(struct wire *wire, const uint8_t
 }
 
 /* @chunk: where a payload goes that is too long for slots. */
-static void put_where(struct wire *wire, const uint8_t *from, uint32_t n, int chunk)
+IN_PIECE void put_where(struct wire *wire, const uint8_t *from, uint32_t n, int chunk)
 {
 	if (__builtin_expect(chunk < 0, 1))
 		put_payload(&wire->req_out, from, n);
@@ -340,7 +341,7 @@ static void put_where(struct wire *wire, const uint8_t *from, uint32_t n, int ch
 		put_chunk(wire, from, n, chunk);
 }
 
-static bool gather(struct soft_qp *qp, const struct swqe *w, struct wire *wire, int chunk)
+IN_PIECE bool gather(struct soft_qp *qp, const struct swqe *w, struct wire *wire, int chunk)
 {
 	struct mr_hold hold;
 	const uint8_t *from;
@@ -359,7 +360,7 @@ static bool gather(struct soft_qp *qp, const struct swqe *w, struct wire *wire, 
 	return true;
 }
 
-static void put(struct lane_out *lane, const struct swqe *w, uint64_t msn, unsigned slots, int chunk)
+IN_PIECE void put(struct lane_out *lane, const struct swqe *w, uint64_t msn, unsigned slots, int chunk)
 {
 	struct vsd_req *slot = lane_out_slot(lane, lane->pos);
 	bool has_imm = w->opcode == IBV_WR_SEND_WITH_IMM;
@@ -406,7 +407,7 @@ static bool can_push(const struct soft_qp *qp, const struct wire *wire)
 }
 
 /* The WR at tx is in the lane. */
-static void pushed(struct requester *req, struct wire *wire, struct swqe *w, unsigned slots, int chunk)
+IN_PIECE void pushed(struct requester *req, struct wire *wire, struct swqe *w, unsigned slots, int chunk)
 {
 	put(&wire->req_out, w, req->msn, slots, chunk);
 	own_ahead(&wire->req_out, slots);
@@ -440,7 +441,7 @@ static inline int chunk_for(struct wire *wire, uint32_t n, struct soft_qp *waite
 	return n <= VSD_INLINE_RW ? CHUNK_NONE : take_chunk(wire, waiter);
 }
 
-static inline bool push_one(struct soft_qp *qp, struct wire *wire, struct swqe *w, unsigned slots, int chunk)
+IN_PIECE bool push_one(struct soft_qp *qp, struct wire *wire, struct swqe *w, unsigned slots, int chunk)
 {
 	if (!gather(qp, w, wire, chunk)) {
 		if (chunk >= 0)

@@ -7,6 +7,7 @@
 #include "client/soft/quick.h"
 
 #include "client/soft/copy.h"
+#include "client/soft/in_piece.h"
 #include "client/soft/map.h"
 #include "client/soft/mr_private.h"
 
@@ -122,7 +123,7 @@ static bool run_cma(struct wire *wire, const struct swqe *w, void *mine)
 }
 
 /* The program's bytes of a WR; NULL: not all of them are its to use. */
-static inline __attribute__((always_inline)) void *find_mine(struct together *all, const struct swqe *w)
+IN_PIECE void *find_mine(struct together *all, const struct swqe *w)
 {
 	unsigned access = w->opcode == IBV_WR_RDMA_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE;
 
@@ -138,7 +139,7 @@ static inline __attribute__((always_inline)) void *find_mine(struct together *al
 }
 
 /* Inside a hazard that names both keys. False: nothing was done, or it is to be done again. */
-static inline __attribute__((always_inline)) bool run_one(struct together *all, const struct swqe *w)
+IN_PIECE bool run_one(struct together *all, const struct swqe *w)
 {
 	void *mine = find_mine(all, w);
 
@@ -284,7 +285,7 @@ static __attribute__((noinline)) void complete(struct list_run *run, const struc
 }
 
 /* True: it completes by itself, once the hazard is left. */
-static inline __attribute__((always_inline)) bool ran(struct list_run *run, const struct ibv_send_wr *wr, uint32_t length)
+IN_PIECE bool ran(struct list_run *run, const struct ibv_send_wr *wr, uint32_t length)
 {
 	run->n++;
 	run->pending++;
@@ -298,7 +299,7 @@ static inline __attribute__((always_inline)) bool ran(struct list_run *run, cons
 }
 
 /* The usual WR behind one that was run: a WRITE or a READ between the same regions. Its length; 0: it is none, or not whole there. */
-static inline __attribute__((always_inline)) uint32_t follow(const struct together *all, const struct swqe *first,
+IN_PIECE uint32_t follow(const struct together *all, const struct swqe *first,
 							     const struct ibv_send_wr *wr, uint32_t budget)
 {
 	bool read = wr->opcode == IBV_WR_RDMA_READ;

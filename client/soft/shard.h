@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "client/soft/barrier.h"
+#include "client/soft/in_piece.h"
 #include "proto/ring_abi.h"
 
 #define SHARD_BITS 4
@@ -60,7 +61,7 @@ static inline int shard_mine(void)
  * Names @what as in use by this thread, before it looks whether it is still there. NULL: no room. A signal handler's names are
  * gone again when it returns.
  */
-static inline _Atomic(const void *) *shard_name(const void *what)
+IN_PIECE _Atomic(const void *) *shard_name(const void *what)
 {
 	int shard = shard_mine();
 

@@ -18,6 +18,7 @@
 
 #include "client/soft/barrier.h"
 #include "client/soft/hot.h"
+#include "client/soft/in_piece.h"
 #include "client/soft/lock.h"
 #include "proto/ring_abi.h"
 
@@ -110,7 +111,7 @@ static inline void td_count(struct soft_td *td, enum vsd_counter counter, uint64
 /* --- entry points of the data path ------------------------------------------------------------------------------------ */
 
 /* The outermost lock of a call of the program's on one object: its domain, which is returned, or its mutex (NULL). */
-static inline struct soft_td *soft_enter(struct soft_lock *lock)
+IN_PIECE struct soft_td *soft_enter(struct soft_lock *lock)
 {
 	struct soft_td *td = soft_lock_td(lock);
 
@@ -124,7 +125,7 @@ static inline struct soft_td *soft_enter(struct soft_lock *lock)
 	return NULL;
 }
 
-static inline void soft_leave(struct soft_lock *lock, struct soft_td *td)
+IN_PIECE void soft_leave(struct soft_lock *lock, struct soft_td *td)
 {
 	if (td)
 		td_leave(td);

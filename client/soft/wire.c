@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "client/control/control.h"
+#include "client/soft/in_piece.h"
 #include "client/soft/lane.h"
 #include "client/soft/order.h"
 #include "client/soft/qp.h"
@@ -417,7 +418,7 @@ void wire_notify(struct wire *wire)
  * The barrier would wait until the peer gives the line up, and so would whoever polled. Without it a peer that falls asleep just
  * now may seem awake: that is found by the look that comes later, with the tick at the latest. Where none comes it is now.
  */
-static void notify_soon(struct wire *wire, _Atomic uint32_t *count)
+IN_PIECE void notify_soon(struct wire *wire, _Atomic uint32_t *count)
 {
 	if (!atomic_load_explicit(&rt.polling, memory_order_relaxed) || !is_told(wire)) {
 		wire_notify(wire);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "client/soft/in_piece.h"
 #include "client/soft/post.h"
 #include "client/soft/quick.h"
 
@@ -38,9 +39,6 @@ int post_state(const struct soft_qp *qp)
 	return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE ||
 	       state == IBV_QPS_ERR ? 0 : EINVAL;
 }
-
-/* What each WR of a list goes through is in one piece there. */
-#define IN_PIECE static inline __attribute__((always_inline))
 
 IN_PIECE int take_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opcode, struct swqe **slot)
 {
