@@ -40,8 +40,6 @@ static void trial_add(struct way_trial *trial, uint64_t bytes, uint64_t ns)
 		trial->worst[i].bytes = bytes;
 		ns = ns_then;
 		bytes = bytes_then;
-		if (!bytes)
-			break;
 	}
 }
 
