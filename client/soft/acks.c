@@ -31,32 +31,30 @@ static const uint32_t rnr_delays[32] = {
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
 
-void requester_cqe(struct soft_qp *qp, const struct swqe *w, enum ibv_wc_status status)
+void requester_done(struct soft_qp *qp, uint64_t wr_id, unsigned opcode, uint32_t length, enum ibv_wc_status status)
 {
-	if (w->internal) {
-		tag_fetched(qp, w, status);
+	struct requester *req = &qp->priv->req;
+	uint64_t freed_to = req->una + 1 - req->internals_done;
+	struct soft_cq_place at;
+
+	if (!qp->send_cq) {
+		atomic_store_explicit(&req->freed, freed_to, memory_order_release);
 		return;
 	}
-
-	struct soft_cqe cqe = {
-		.wc = {
-			.wr_id = w->wr_id,
-			.status = status,
-			.opcode = wc_opcodes[w->opcode],
-			.byte_len = w->length,
-			.qp_num = qp->v.qp.qp_num,
-			.vendor_err = status,
-		},
-		.of = qp,
-		.solicited = status != IBV_WC_SUCCESS,
-		.freed = &qp->priv->req.freed,
-		.freed_to = qp->priv->req.una + 1 - qp->priv->req.internals_done,
-	};
-
-	if (!qp->send_cq)
-		soft_cqe_taken(&cqe);
-	else if (!soft_cq_push(qp->send_cq, &cqe))
+	if (!soft_cq_begin(qp->send_cq, &at)) {
 		qp_fail(qp, QP_FAIL_CQ, IBV_EVENT_QP_FATAL);
+		return;
+	}
+	soft_wc_fill(at.wc, wr_id, status, wc_opcodes[opcode], length, qp->v.qp.qp_num);
+	soft_cq_end(qp->send_cq, &at, qp, status != IBV_WC_SUCCESS, &req->freed, freed_to);
+}
+
+void requester_cqe(struct soft_qp *qp, const struct swqe *w, enum ibv_wc_status status)
+{
+	if (w->internal)
+		tag_fetched(qp, w, status);
+	else
+		requester_done(qp, w->wr_id, w->opcode, w->length, status);
 }
 
 /* Bytes of a WR in the direction that they went; atomics and local operations move none. */

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <infiniband/verbs.h>
+
 #include "client/soft/in_piece.h"
 
 #define COPY_TAIL 8u /* bytes */
@@ -33,6 +35,19 @@ static inline size_t copy_tail(uintptr_t end, size_t n)
 	if (!tail)
 		tail = COPY_TAIL;
 	return tail < n ? tail : n;
+}
+
+/*
+ * The pieces of a WR. The program has just written them, field by field, and they are read in the same way: a processor that is
+ * to read two of them at once waits until both have left for its cache.
+ */
+IN_PIECE void copy_sges(struct ibv_sge *to, const struct ibv_sge *from, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		to[i].addr = __atomic_load_n(&from[i].addr, __ATOMIC_RELAXED);
+		to[i].length = __atomic_load_n(&from[i].length, __ATOMIC_RELAXED);
+		to[i].lkey = __atomic_load_n(&from[i].lkey, __ATOMIC_RELAXED);
+	}
 }
 
 /* copy_ordered() where most are one word. */

@@ -16,8 +16,6 @@
 #include "client/soft/rt_private.h"
 #include "client/soft/td.h"
 
-#define CQ_TIMESTAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
-
 static uint32_t ring_size(uint32_t cqe)
 {
 	uint32_t size = 1;
@@ -108,6 +106,11 @@ static uint64_t clock_ns(clockid_t id)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+void soft_cqe_stamp(struct soft_cqe *cqe)
+{
+	cqe->timestamp = clock_ns(CLOCK_MONOTONIC_RAW);
+}
+
 static bool fires(const struct soft_cq *cq, const struct soft_cqe *cqe)
 {
 	int armed = atomic_load_explicit(&cq->armed, memory_order_relaxed);
@@ -136,8 +139,8 @@ static bool hand_over(struct soft_cq *cq, const struct soft_cqe *cqe)
 		return false;
 	if (cq->target_cqe) {
 		*cq->target_cqe = *cqe;
-		if (cq->wc_flags & CQ_TIMESTAMPS)
-			cq->target_cqe->timestamp = clock_ns(CLOCK_MONOTONIC_RAW);
+		if (cq->wc_flags & SOFT_CQ_TIMESTAMPS)
+			soft_cqe_stamp(cq->target_cqe);
 	} else {
 		cq->target_wc[cq->target_n] = cqe->wc;
 	}
@@ -146,37 +149,48 @@ static bool hand_over(struct soft_cq *cq, const struct soft_cqe *cqe)
 	return true;
 }
 
+struct soft_cqe *soft_cq_queue(struct soft_cq *cq)
+{
+	bool over;
+
+	soft_lock(&cq->lock);
+	over = atomic_load_explicit(&cq->overrun, memory_order_relaxed);
+	if (!over && make_room(cq))
+		return &cq->ring[cq->head++ & (cq->size - 1)];
+	soft_unlock(&cq->lock);
+	if (!over)
+		soft_async_raise(&cq->ctx->async, IBV_EVENT_CQ_ERR, &cq->v.cq, 0);
+	return NULL;
+}
+
+void soft_cq_queued(struct soft_cq *cq, struct soft_cqe *cqe)
+{
+	/* Others see it before it is acknowledged, at the end of this turn. */
+	if (cqe->wc.opcode & IBV_WC_RECV)
+		rt_owe();
+	if (cq->wc_flags & SOFT_CQ_TIMESTAMPS)
+		soft_cqe_stamp(cqe);
+	set_count(cq, get_count(cq) + 1);
+	if (fires(cq, cqe)) {
+		atomic_store_explicit(&cq->armed, 0, memory_order_relaxed);
+		if (cq->channel)
+			channel_fire(cq->channel, cq);
+	}
+	soft_unlock(&cq->lock);
+}
+
 bool soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe)
 {
-	bool failed = false, pushed = false;
+	struct soft_cqe *place;
 
 	if (hand_over(cq, cqe))
 		return true;
-	soft_lock(&cq->lock);
-	if (!atomic_load_explicit(&cq->overrun, memory_order_relaxed)) {
-		pushed = make_room(cq);
-		failed = !pushed;
-		if (pushed) {
-			struct soft_cqe *slot = &cq->ring[cq->head++ & (cq->size - 1)];
-
-			/* Others see it before it is acknowledged, at the end of this turn. */
-			if (cqe->wc.opcode & IBV_WC_RECV)
-				rt_owe();
-			*slot = *cqe;
-			if (cq->wc_flags & CQ_TIMESTAMPS)
-				slot->timestamp = clock_ns(CLOCK_MONOTONIC_RAW);
-			set_count(cq, get_count(cq) + 1);
-			if (fires(cq, cqe)) {
-				atomic_store_explicit(&cq->armed, 0, memory_order_relaxed);
-				if (cq->channel)
-					channel_fire(cq->channel, cq);
-			}
-		}
-	}
-	soft_unlock(&cq->lock);
-	if (failed)
-		soft_async_raise(&cq->ctx->async, IBV_EVENT_CQ_ERR, &cq->v.cq, 0);
-	return pushed;
+	place = soft_cq_queue(cq);
+	if (!place)
+		return false;
+	*place = *cqe;
+	soft_cq_queued(cq, place);
+	return true;
 }
 
 void soft_cq_purge(struct soft_cq *cq, const void *of)

@@ -12,11 +12,14 @@
 
 #include <infiniband/verbs.h>
 
+#include "client/soft/in_piece.h"
 #include "client/soft/lock.h"
 #include "client/soft/objects.h"
 
 struct soft_qp;
 struct soft_srq;
+
+#define SOFT_CQ_TIMESTAMPS (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 
 struct soft_cqe {
 	struct ibv_wc wc;
@@ -106,12 +109,73 @@ static inline bool soft_cq_is_target(const struct soft_cq *cq)
 }
 
 /*
- * Where a completion goes whose CQ this thread polls just now, by ibv_poll_cq(), if none is before it: all of it is to be
- * filled in. NULL: soft_cq_push() knows where.
+ * The same in two steps, for who completes often: a completion is written where it goes, each field once (soft_wc_fill()). One
+ * that is put together somewhere and then copied is read in wider pieces than it was written in, and processors wait for each
+ * of those until what was written has left for the cache: three times a message.
  */
-static inline struct ibv_wc *soft_cq_target(struct soft_cq *cq)
+struct soft_cq_place {
+	struct ibv_wc *wc;
+	struct soft_cqe *cqe; /* it is the wc of this one; NULL: the program's array of struct ibv_wc */
+	bool queued;	      /* in the ring, and the CQ is locked; else this thread polls it just now */
+};
+
+/* A place in the ring, and the CQ is locked; NULL: overrun, and it is not. */
+struct soft_cqe *soft_cq_queue(struct soft_cq *cq);
+/* It is filled in, and the CQ is unlocked. */
+void soft_cq_queued(struct soft_cq *cq, struct soft_cqe *cqe);
+/* What a CQE has that was not known before: when it came. */
+void soft_cqe_stamp(struct soft_cqe *cqe);
+
+/* False: it is lost. True: all of the place is to be filled in, but @cqe's timestamp; then comes soft_cq_end(). */
+IN_PIECE bool soft_cq_begin(struct soft_cq *cq, struct soft_cq_place *at)
 {
-	return soft_cq_is_target(cq) && cq->target_wc ? &cq->target_wc[cq->target_n++] : NULL;
+	at->queued = !soft_cq_is_target(cq);
+	at->cqe = at->queued ? soft_cq_queue(cq) : cq->target_cqe;
+	if (at->cqe)
+		at->wc = &at->cqe->wc;
+	else
+		at->wc = at->queued ? NULL : &cq->target_wc[cq->target_n];
+	return at->wc;
+}
+
+/* @freed, unless NULL: see struct soft_cqe. */
+IN_PIECE void soft_cq_end(struct soft_cq *cq, const struct soft_cq_place *at, const void *of, bool solicited,
+			  _Atomic uint64_t *freed, uint64_t freed_to)
+{
+	if (at->cqe) {
+		at->cqe->of = of;
+		at->cqe->solicited = solicited;
+		at->cqe->freed = freed;
+		at->cqe->freed_to = freed_to;
+	}
+	if (at->queued) {
+		soft_cq_queued(cq, at->cqe);
+		return;
+	}
+	if (at->cqe && cq->wc_flags & SOFT_CQ_TIMESTAMPS)
+		soft_cqe_stamp(at->cqe);
+	cq->target_n++;
+	if (freed)
+		atomic_store_explicit(freed, freed_to, memory_order_release);
+}
+
+/* All of a completion, but of a datagram. */
+IN_PIECE void soft_wc_fill(struct ibv_wc *wc, uint64_t wr_id, enum ibv_wc_status status, enum ibv_wc_opcode opcode,
+			   uint32_t byte_len, uint32_t qp_num)
+{
+	wc->wr_id = wr_id;
+	wc->status = status;
+	wc->opcode = opcode;
+	wc->vendor_err = status;
+	wc->byte_len = byte_len;
+	wc->imm_data = 0;
+	wc->qp_num = qp_num;
+	wc->src_qp = 0;
+	wc->wc_flags = 0;
+	wc->pkey_index = 0;
+	wc->slid = 0;
+	wc->sl = 0;
+	wc->dlid_path_bits = 0;
 }
 
 /* Drops the unread CQEs of a QP (RESET, destroy), or of an XRC SRQ. */

@@ -139,25 +139,19 @@ static bool place(struct soft_qp *qp, const struct wire *wire, const struct vsd_
 
 static bool complete(struct soft_qp *qp, const struct vsd_req *head, uint64_t wr_id)
 {
-	const struct ibv_wc wc = {
-		.wr_id = wr_id,
-		.opcode = IBV_WC_RECV,
-		.byte_len = head->len,
-		.qp_num = qp->v.qp.qp_num,
-		.imm_data = head->flags & VSD_F_IMM ? head->imm : 0,
-		.wc_flags = head->flags & VSD_F_IMM ? IBV_WC_WITH_IMM : 0,
-	};
-	struct ibv_wc *target;
+	struct soft_cq_place at;
 
 	if (!qp->recv_cq)
 		return true;
-	target = soft_cq_target(qp->recv_cq);
-	if (target) {
-		*target = wc;
-		return true;
+	if (!soft_cq_begin(qp->recv_cq, &at))
+		return false;
+	soft_wc_fill(at.wc, wr_id, IBV_WC_SUCCESS, IBV_WC_RECV, head->len, qp->v.qp.qp_num);
+	if (head->flags & VSD_F_IMM) {
+		at.wc->imm_data = head->imm;
+		at.wc->wc_flags = IBV_WC_WITH_IMM;
 	}
-	return soft_cq_push(qp->recv_cq,
-			    &(struct soft_cqe){ .wc = wc, .of = qp, .solicited = head->flags & VSD_F_SOLICITED });
+	soft_cq_end(qp->recv_cq, &at, qp, head->flags & VSD_F_SOLICITED, NULL, 0);
+	return true;
 }
 
 static bool serve_send(struct soft_qp *qp, struct wire *wire)
@@ -513,21 +507,18 @@ bool quick_post(struct soft_qp *qp, const struct ibv_send_wr *wr)
 	chunk = chunk_for(wire, wr->sg_list->length, NULL);
 	if (chunk == CHUNK_OUT)
 		return false;
-	*w = (struct swqe){
-		.wr_id = wr->wr_id,
-		.imm = wr->imm_data,
-		.length = wr->sg_list->length,
-		.opcode = wr->opcode,
-		.flags = wr->send_flags & (IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE),
-		.internal = TAG_WR_NO,
-		.sge = req->sges + (size_t)i * req->max_sge,
-		.data = req->inlines + i * req->inline_stride,
-	};
+	swqe_begin(w, wr->opcode);
+	w->wr_id = wr->wr_id;
+	w->imm = wr->imm_data;
+	w->length = wr->sg_list->length;
+	w->flags = wr->send_flags & (IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE);
+	w->sge = req->sges + (size_t)i * req->max_sge;
+	w->data = req->inlines + i * req->inline_stride;
 	if (w->flags & IBV_SEND_INLINE) {
 		copy_few(w->data, (const void *)(uintptr_t)wr->sg_list->addr, w->length);
 	} else {
 		w->n_sge = 1;
-		*w->sge = *wr->sg_list;
+		copy_sges(w->sge, wr->sg_list, 1);
 	}
 	if (!push_one(qp, wire, w, slots, chunk))
 		return false;

@@ -229,17 +229,15 @@ static bool take(const struct requester *req, const struct ibv_send_wr *wr, stru
 
 	if (wr->num_sge != 1 || !(atomic || wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ))
 		return false;
-	*w = (struct swqe){
-		.wr_id = wr->wr_id,
-		.raddr = wr->wr.rdma.remote_addr,
-		.rkey = wr->wr.rdma.rkey,
-		.length = wr->sg_list->length,
-		.n_sge = 1,
-		.opcode = wr->opcode,
-		.flags = wr->send_flags & (IBV_SEND_SIGNALED | IBV_SEND_INLINE),
-		.sge = wr->sg_list,
-		.data = (void *)(uintptr_t)wr->sg_list->addr,
-	};
+	swqe_begin(w, wr->opcode);
+	w->wr_id = wr->wr_id;
+	w->raddr = wr->wr.rdma.remote_addr;
+	w->rkey = wr->wr.rdma.rkey;
+	w->length = wr->sg_list->length;
+	w->n_sge = 1;
+	w->flags = wr->send_flags & (IBV_SEND_SIGNALED | IBV_SEND_INLINE);
+	w->sge = wr->sg_list;
+	w->data = (void *)(uintptr_t)wr->sg_list->addr;
 	if (is_inline(w))
 		return wr->opcode == IBV_WR_RDMA_WRITE && w->length <= req->max_inline;
 	if (!atomic)
@@ -276,11 +274,9 @@ static void pass(struct list_run *run)
 /* What completes it, if anything does; the queue's una moves on behind that. */
 static __attribute__((noinline)) void complete(struct list_run *run, const struct ibv_send_wr *wr, uint32_t length)
 {
-	struct swqe w = { .wr_id = wr->wr_id, .opcode = wr->opcode, .length = length };
-
 	pass(run);
 	run->qp->priv->req.una--;
-	requester_cqe(run->qp, &w, IBV_WC_SUCCESS);
+	requester_done(run->qp, wr->wr_id, wr->opcode, length, IBV_WC_SUCCESS);
 	run->qp->priv->req.una++;
 }
 
@@ -309,7 +305,7 @@ IN_PIECE uint32_t follow(const struct together *all, const struct swqe *first,
 	if (!all->window || !all->mr || !(read || wr->opcode == IBV_WR_RDMA_WRITE) || wr->num_sge != 1 ||
 	    wr->wr.rdma.rkey != first->rkey)
 		return 0;
-	sge = *wr->sg_list;
+	copy_sges(&sge, wr->sg_list, 1);
 	if (sge.lkey != first->sge->lkey || !sge.length || sge.length > budget || (read && !all->access))
 		return 0;
 	mine = mr_named_at(all->mr, sge.addr, sge.length);

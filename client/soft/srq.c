@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/soft/copy.h"
 #include "client/soft/qp_private.h"
 
 static uint32_t round_up(uint32_t n)
@@ -144,8 +145,7 @@ static int srq_post_one(struct soft_srq *srq, const struct ibv_recv_wr *wr)
 	wqe->wr_id = wr->wr_id;
 	wqe->n_sge = wr->num_sge;
 	wqe->sge = srq->sges + (size_t)i * srq->max_sge;
-	if (wqe->n_sge)
-		memcpy(wqe->sge, wr->sg_list, wqe->n_sge * sizeof(*wqe->sge));
+	copy_sges(wqe->sge, wr->sg_list, wqe->n_sge);
 	srq->head++;
 	return 0;
 }

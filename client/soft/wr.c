@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "client/soft/copy.h"
 #include "client/soft/in_piece.h"
 #include "client/soft/post.h"
 #include "client/soft/quick.h"
@@ -52,15 +53,8 @@ IN_PIECE int take_slot(struct soft_qp *qp, uint64_t pos, enum ibv_wr_opcode opco
 	struct swqe *w = swqe_at(req, pos);
 	uint32_t i = pos & req->mask;
 
-	w->opcode = opcode;
-	w->state = SWQE_QUEUED;
-	w->flags = 0;
+	swqe_begin(w, opcode);
 	w->lane_only = qp->xrc; /* whose PD counts is the SRQ's owner's to say */
-	w->pulled = w->timed = false;
-	w->srqn = 0;
-	w->internal = TAG_WR_NO;
-	w->off = 0;
-	w->length = w->n_sge = 0;
 	w->sge = req->sges + (size_t)i * req->max_sge;
 	w->data = req->inlines + i * req->inline_stride;
 	*slot = w;
@@ -84,10 +78,7 @@ IN_PIECE int take_sges(struct soft_qp *qp, struct swqe *w, const struct ibv_sge 
 		return EINVAL;
 	w->n_sge = n;
 	w->length = length;
-	if (n == 1)
-		*w->sge = *sge;
-	else if (n)
-		memcpy(w->sge, sge, n * sizeof(*sge));
+	copy_sges(w->sge, sge, n);
 	return 0;
 }
 
@@ -261,8 +252,7 @@ static int enqueue_recv(struct soft_qp *qp, const struct ibv_recv_wr *wr)
 	wqe->wr_id = wr->wr_id;
 	wqe->n_sge = wr->num_sge;
 	wqe->sge = rq->sges + (size_t)i * rq->max_sge;
-	if (wqe->n_sge)
-		memcpy(wqe->sge, wr->sg_list, wqe->n_sge * sizeof(*wqe->sge));
+	copy_sges(wqe->sge, wr->sg_list, wqe->n_sge);
 	rq->head++;
 	return 0;
 }

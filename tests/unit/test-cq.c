@@ -400,20 +400,6 @@ static void armed_for_solicited(void)
 	atomic_store(&cq.armed, 2);
 }
 
-static void overrun(void)
-{
-	atomic_store(&cq.overrun, true);
-}
-
-/* As start_poll() does. */
-static void extended_poll(void)
-{
-	cq.target_wc = NULL;
-	cq.target_cqe = &cq.current;
-	cq.target_n = 0;
-	cq.target_max = 1;
-}
-
 static const struct {
 	const char *name;
 	void (*spoil)(void);
@@ -424,23 +410,51 @@ static const struct {
 	{ "one waits", one_waits },
 	{ "armed", armed },
 	{ "armed for solicited", armed_for_solicited },
-	{ "overrun", overrun },
-	{ "extended poll", extended_poll },
 };
+
+static _Atomic uint64_t freed;
+
+/* One of @id's, in two steps; false: it is lost. */
+static bool written(uint64_t id, struct soft_cq_place *at)
+{
+	if (!soft_cq_begin(&cq, at))
+		return false;
+	memset(at->wc, 0xff, sizeof(*at->wc));
+	soft_wc_fill(at->wc, id, IBV_WC_GENERAL_ERR, IBV_WC_FETCH_ADD, 17, 18);
+	soft_cq_end(&cq, at, &ctx, true, &freed, id);
+	return true;
+}
+
+static void check_written(const struct ibv_wc *wc, uint64_t id)
+{
+	ck_assert_uint_eq(wc->wr_id, id);
+	ck_assert_int_eq(wc->status, IBV_WC_GENERAL_ERR);
+	ck_assert_uint_eq(wc->vendor_err, IBV_WC_GENERAL_ERR);
+	ck_assert_int_eq(wc->opcode, IBV_WC_FETCH_ADD);
+	ck_assert_uint_eq(wc->byte_len, 17);
+	ck_assert_uint_eq(wc->qp_num, 18);
+	ck_assert(!wc->imm_data && !wc->src_qp && !wc->wc_flags && !wc->pkey_index && !wc->slid && !wc->sl && !wc->dlid_path_bits);
+}
 
 START_TEST(a_completion_is_written_where_the_poll_wants_it)
 {
+	struct soft_cq_place at;
+
 	polls();
-	for (int i = 0; i < 3; i++) {
-		ck_assert_ptr_eq(soft_cq_target(&cq), &handed[i]);
+	for (uint64_t i = 0; i < 3; i++) {
+		ck_assert(written(i + 1, &at));
+		ck_assert_ptr_eq(at.wc, &handed[i]);
+		ck_assert_ptr_null(at.cqe);
+		check_written(&handed[i], i + 1);
 		ck_assert_int_eq(cq.target_n, i + 1);
+		ck_assert_uint_eq(freed, i + 1);
 	}
-	ck_assert_ptr_null(soft_cq_target(&cq));
 	/* What is pushed goes on behind it. */
 	cq.target_n = 1;
 	push_id(5);
 	ck_assert_uint_eq(handed[1].wr_id, 5);
-	ck_assert_ptr_eq(soft_cq_target(&cq), &handed[2]);
+	ck_assert(written(6, &at));
+	ck_assert_ptr_eq(at.wc, &handed[2]);
 	push_id(6);
 	nobody_polls();
 	ck_assert_int_eq(soft_poll_cq(&cq.v.cq, 3, handed), 1);
@@ -448,17 +462,63 @@ START_TEST(a_completion_is_written_where_the_poll_wants_it)
 }
 END_TEST
 
-START_TEST(a_completion_is_pushed_where_no_poll_wants_it)
+/* It is in the ring then, once; what frees a place of the send queue waits until it is read. */
+START_TEST(a_completion_is_queued_where_no_poll_wants_it)
 {
+	struct soft_cq_place at;
+	uint32_t waiting;
 	int n;
 
 	polls();
-	ck_assert_ptr_nonnull(soft_cq_target(&cq));
 	target_spoils[_i].spoil();
 	n = cq.target_n;
-	ck_assert_msg(!soft_cq_target(&cq), "%s", target_spoils[_i].name);
+	waiting = atomic_load(&cq.count);
+	freed = 0;
+	ck_assert_msg(written(7, &at), "%s", target_spoils[_i].name);
+	ck_assert(at.queued && at.wc == &at.cqe->wc && at.cqe->of == &ctx && at.cqe->solicited);
 	ck_assert_int_eq(cq.target_n, n);
+	ck_assert_uint_eq(freed, 0);
+	ck_assert_uint_eq(atomic_load(&cq.count), waiting + 1);
+	ck_assert_int_eq(atomic_load(&cq.armed), 0); /* it fired */
 	nobody_polls();
+	ck_assert_int_eq(soft_poll_cq(&cq.v.cq, 3, handed), waiting + 1);
+	check_written(&handed[waiting], 7);
+	ck_assert_uint_eq(freed, 7);
+}
+END_TEST
+
+START_TEST(a_completion_is_written_where_an_extended_poll_wants_it)
+{
+	struct soft_cq_place at;
+
+	ck_assert_int_eq(soft_cq_fill_ex(&cq, IBV_WC_STANDARD_FLAGS | (_i ? IBV_WC_EX_WITH_COMPLETION_TIMESTAMP : 0)), 0);
+	polls();
+	cq.target_wc = NULL;
+	cq.target_cqe = &cq.current;
+	cq.target_max = 1;
+	cq.current.timestamp = 0;
+	ck_assert(written(8, &at));
+	ck_assert_ptr_eq(at.cqe, &cq.current);
+	check_written(&cq.current.wc, 8);
+	ck_assert_int_eq(cq.current.timestamp != 0, _i);
+	ck_assert_int_eq(cq.target_n, 1);
+	ck_assert_uint_eq(freed, 8);
+	ck_assert(written(9, &at) && at.queued);
+	nobody_polls();
+}
+END_TEST
+
+/* Nor does it leave the CQ locked. */
+START_TEST(a_completion_is_lost_when_there_is_no_room)
+{
+	struct soft_cq_place at;
+
+	for (uint64_t i = 0; i < 5; i++)
+		ck_assert(written(i, &at));
+	for (int i = 0; i < 2; i++)
+		ck_assert(!written(9, &at) && !at.wc);
+	ck_assert(soft_trylock(&cq.lock));
+	soft_unlock(&cq.lock);
 }
 END_TEST
 
@@ -528,7 +588,9 @@ int main(void)
 	tcase_add_test(t, extended_polling_reads_what_was_granted);
 	tcase_add_test(t, the_ring_comes_from_the_parent_domain);
 	tcase_add_test(t, a_completion_is_written_where_the_poll_wants_it);
-	tcase_add_loop_test(t, a_completion_is_pushed_where_no_poll_wants_it, 0, sizeof(target_spoils) / sizeof(target_spoils[0]));
+	tcase_add_loop_test(t, a_completion_is_queued_where_no_poll_wants_it, 0, sizeof(target_spoils) / sizeof(target_spoils[0]));
+	tcase_add_loop_test(t, a_completion_is_written_where_an_extended_poll_wants_it, 0, 2);
+	tcase_add_test(t, a_completion_is_lost_when_there_is_no_room);
 	t = harness_tcase(suite, "channel");
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, a_completion_fires_when_it_was_asked_for, 0, sizeof(firing) / sizeof(firing[0]));
