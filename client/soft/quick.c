@@ -231,10 +231,15 @@ static bool end_turn(struct soft_qp *qp, struct wire *wire)
  */
 static void look_ahead(const struct wire *wire, unsigned n)
 {
+	const struct lane_in *lane = &wire->req_in;
+	unsigned slots = ((const struct vsd_req *)lane_in_slot(lane, lane->pos))->slots;
+
+	if (slots > 1)
+		__builtin_prefetch(lane_in_slot(lane, lane->pos + 1));
 	if (n == 0)
 		line_own(wire->mine);
 	else
-		__builtin_prefetch(lane_in_slot(&wire->req_in, wire->req_in.pos + 1));
+		__builtin_prefetch(lane_in_slot(lane, lane->pos + slots));
 }
 
 bool quick_turn(struct soft_qp *qp, struct wire *wire, bool *did)
