@@ -10,8 +10,8 @@
 #include "client/soft/qp.h"
 #include "client/soft/rt_private.h"
 
-#define RETIRE_FEW  1048576u /* idle rounds after which a hot wire retires, when few are hot ... */
-#define RETIRE_MANY 1024u    /* ... and when many are */
+#define RETIRE_FEW  1048576u /* idle rounds after which a hot wire that was used retires, when few are hot ... */
+#define RETIRE_MANY 1024u    /* ... and when many are, or it was not: most are opened, and used later or never */
 #define HOT_FEW	    4u
 
 static _Atomic uint64_t *ready_word(const struct wire *wire)
@@ -89,6 +89,13 @@ static unsigned victim(const struct hot_set *set)
 	return found;
 }
 
+/* Counts messages, responses and acknowledgements. */
+static uint64_t came(const struct wire *wire)
+{
+	return lane_pos(&wire->req_in.pos) + lane_pos(&wire->resp_in.pos) +
+	       atomic_load_explicit(&wire->seen_acked, memory_order_relaxed);
+}
+
 void hot_add(struct hot_set *set, struct wire *wire)
 {
 	unsigned place = 0;
@@ -99,6 +106,7 @@ void hot_add(struct hot_set *set, struct wire *wire)
 		place++;
 	atomic_store_explicit(&wire->hot, true, memory_order_relaxed);
 	wire->idle = 0;
+	wire->came_then = came(wire);
 	atomic_store_explicit(&set->places[place], wire, memory_order_release);
 	set->n++;
 	atomic_fetch_add(&set->crowd, 1);
@@ -116,9 +124,13 @@ void hot_remove(struct hot_set *set, const struct wire *wire)
 		}
 }
 
-/* One of this process's own has no bit: while it is awaited it is not looked for. */
-static bool may_retire(const struct wire *wire)
+/* Idle for long enough. One of this process's own has no bit: while it is awaited it is not looked for. */
+static bool may_retire(const struct hot_set *set, const struct wire *wire)
 {
+	if (wire->idle <= RETIRE_MANY)
+		return false;
+	if (set->n <= HOT_FEW && wire->idle <= RETIRE_FEW && came(wire) != wire->came_then)
+		return false;
 	return wire->pair->segment || !wire_untaken(wire);
 }
 
@@ -135,9 +147,11 @@ bool hot_serve(struct hot_set *set)
 		if (wire_pending(wire) && wire_serve(wire)) {
 			wire->idle = 0;
 			did = true;
-		} else if (++wire->idle > (set->n <= HOT_FEW ? RETIRE_FEW : RETIRE_MANY) && may_retire(wire)) {
-			retire(set, place);
+			continue;
 		}
+		wire->idle++;
+		if (may_retire(set, wire))
+			retire(set, place);
 	}
 	return did;
 }

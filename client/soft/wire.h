@@ -96,6 +96,7 @@ struct wire {
 	_Atomic uint64_t seen_acked; /* theirs->acked as of the last wire_acked_done() */
 	_Atomic uint32_t seen_recvs;
 	unsigned idle, tries;
+	uint64_t came_then; /* what had come by it when it became hot (hot.c) */
 	struct hot_set *set;	      /* the process's, or that of its domain: as @td */
 	_Atomic(struct soft_td *) td; /* of its QP; changes with the domain parked, under the progress lock */
 	unsigned word;		      /* of the domain, with its bit */
