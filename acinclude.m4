@@ -14,5 +14,5 @@ AS_VAR_IF([cache], [yes], [$1="$$1 $2"])
 AS_VAR_POPDEF([cache])dnl
 ])
 
-# VERBSD_FLAGS(VARIABLE, FLAGS): the same for each of a blank-separated list.
-AC_DEFUN([VERBSD_FLAGS], [m4_foreach_w([verbsd_flag], [$2], [VERBSD_FLAG([$1], verbsd_flag)])])
+# VERBSD_FLAGS(VARIABLE, FLAGS): the same for each of a blank-separated list; a flag may have commas.
+AC_DEFUN([VERBSD_FLAGS], [m4_foreach_w([verbsd_flag], [$2], [VERBSD_FLAG([$1], m4_quote(verbsd_flag))])])
