@@ -23,18 +23,26 @@ static const uint8_t lane_ops[] = {
 	[IBV_WR_ATOMIC_WRITE] = VSD_REQ_ATOMIC_WRITE,
 };
 
+static bool has_address(const struct swqe *w)
+{
+	return w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM || w->opcode == IBV_WR_RDMA_READ ||
+	       w->opcode == IBV_WR_ATOMIC_WRITE;
+}
+
+/* The peer is told what this operation has, and nothing that a WR before it left in the WQE. */
 static void lane_head(struct requester *req, const struct swqe *w, struct vsd_req *head)
 {
 	*head = (struct vsd_req){
 		.op = lane_ops[w->opcode],
 		.msn = (uint32_t)req->msn,
 		.total = w->length,
-		.imm = w->imm,
 	};
 	if (w->opcode == IBV_WR_SEND_WITH_IMM || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		head->flags |= VSD_F_IMM;
 	if (w->opcode == IBV_WR_SEND_WITH_INV)
 		head->flags |= VSD_F_INV;
+	if (head->flags & (VSD_F_IMM | VSD_F_INV))
+		head->imm = w->imm;
 	if (w->flags & IBV_SEND_SOLICITED)
 		head->flags |= VSD_F_SOLICITED;
 	if (w->off == 0)
@@ -45,7 +53,7 @@ static void lane_head(struct requester *req, const struct swqe *w, struct vsd_re
 		head->atomic.compare = w->compare_add;
 		head->atomic.swap_add = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? w->swap :
 										 w->compare_add;
-	} else {
+	} else if (has_address(w)) {
 		head->rw.raddr = w->raddr;
 		head->rw.rkey = w->rkey;
 	}

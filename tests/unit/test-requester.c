@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/soft/lane.h"
 #include "client/soft/qp_private.h"
 #include "tests/lib/harness.h"
 #include "tests/unit/soft_pair.h"
@@ -241,6 +242,45 @@ START_TEST(each_message_has_all_its_rnr_retries)
 	soft_release(&b->rq_lock, held);
 	loop_expect(send_cq, 1, IBV_WC_SUCCESS);
 	loop_expect(send_cq, 2, IBV_WC_SUCCESS);
+}
+END_TEST
+
+/* WQEs are used again, and are not cleared for it. */
+START_TEST(a_send_tells_nothing_of_the_write_before_it)
+{
+	const struct wire *wire;
+	struct ibv_qp_ex *qpx;
+	enum soft_held held;
+	unsigned sends = 0;
+
+	options.send_wr = 4;
+	pair_connect(64);
+	ck_assert_int_eq(soft_qp_fill_ex(a, IBV_QP_EX_WITH_SEND), 0);
+	qpx = &a->v.qp_ex;
+	for (uint64_t i = 0; i < 4; i++) {
+		ck_assert_int_eq(write_one(i, 8), 0);
+		loop_expect(send_cq, i, IBV_WC_SUCCESS);
+		ck_assert_uint_eq(swqe_at(&a->priv->req, (uint32_t)i)->rkey, to_mr->mr.rkey);
+	}
+	a->priv->req.no_pull = true; /* it would have an address */
+	ibv_wr_start(qpx);
+	for (unsigned i = 0; i < 4; i++) {
+		ibv_wr_send(qpx);
+		ibv_wr_set_sge(qpx, from_mr->key, (uintptr_t)from, TWO);
+	}
+	ck_assert_int_eq(ibv_wr_complete(qpx), 0);
+	wire = atomic_load(&a->wire);
+	held = soft_hold(&a->sq_lock); /* there is no receive: some may have been refused, and wait */
+	for (uint64_t i = 0; i < wire->req_out.pos; i++) {
+		const struct vsd_req *slot = lane_out_slot(&wire->req_out, i);
+
+		if (slot->op != VSD_REQ_SEND)
+			continue; /* the first WRITE, by the lane */
+		sends++;
+		ck_assert(!slot->rw.raddr && !slot->rw.rkey && !slot->imm);
+	}
+	ck_assert_uint_ge(sends, 2);
+	soft_release(&a->sq_lock, held);
 }
 END_TEST
 
@@ -578,6 +618,7 @@ static void add_tests(TCase *tcase, bool domain)
 	tcase_add_test(tcase, rnr_for_ever_ends_with_a_receive);
 	tcase_add_loop_test(tcase, rnr_retries_run_out, 0, 4);
 	tcase_add_test(tcase, each_message_has_all_its_rnr_retries);
+	tcase_add_test(tcase, a_send_tells_nothing_of_the_write_before_it);
 	tcase_add_test(tcase, bytes_and_completions_are_counted);
 	tcase_add_test(tcase, no_peer_is_retry_exceeded_after_the_timeout);
 	tcase_add_test(tcase, a_closed_peer_is_retry_exceeded_once_something_waits);
