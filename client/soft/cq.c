@@ -227,7 +227,7 @@ static int take_many(struct soft_cq *cq, int max, struct ibv_wc *wc)
 	for (int i = 0; i < n; i++) {
 		const struct soft_cqe *cqe = &cq->ring[cq->tail++ & (cq->size - 1)];
 
-		wc[i] = cqe->wc;
+		soft_wc_copy(&wc[i], &cqe->wc);
 		soft_cqe_taken(cqe);
 	}
 	if (n > 0)
@@ -238,9 +238,17 @@ static int take_many(struct soft_cq *cq, int max, struct ibv_wc *wc)
 /* Lock held. */
 static bool take_one(struct soft_cq *cq, struct soft_cqe *cqe)
 {
+	const struct soft_cqe *from;
+
 	if (get_count(cq) == 0)
 		return false;
-	*cqe = cq->ring[cq->tail++ & (cq->size - 1)];
+	from = &cq->ring[cq->tail++ & (cq->size - 1)];
+	soft_wc_copy(&cqe->wc, &from->wc);
+	cqe->timestamp = from->timestamp;
+	cqe->of = from->of;
+	cqe->solicited = from->solicited;
+	cqe->freed = from->freed;
+	cqe->freed_to = from->freed_to;
 	soft_cqe_taken(cqe);
 	set_count(cq, get_count(cq) - 1);
 	return true;

@@ -159,6 +159,24 @@ IN_PIECE void soft_cq_end(struct soft_cq *cq, const struct soft_cq_place *at, co
 		atomic_store_explicit(freed, freed_to, memory_order_release);
 }
 
+/* As it was written: see above. */
+static inline void soft_wc_copy(struct ibv_wc *to, const struct ibv_wc *from)
+{
+	to->wr_id = __atomic_load_n(&from->wr_id, __ATOMIC_RELAXED);
+	to->status = __atomic_load_n(&from->status, __ATOMIC_RELAXED);
+	to->opcode = __atomic_load_n(&from->opcode, __ATOMIC_RELAXED);
+	to->vendor_err = __atomic_load_n(&from->vendor_err, __ATOMIC_RELAXED);
+	to->byte_len = __atomic_load_n(&from->byte_len, __ATOMIC_RELAXED);
+	to->imm_data = __atomic_load_n(&from->imm_data, __ATOMIC_RELAXED);
+	to->qp_num = __atomic_load_n(&from->qp_num, __ATOMIC_RELAXED);
+	to->src_qp = __atomic_load_n(&from->src_qp, __ATOMIC_RELAXED);
+	to->wc_flags = __atomic_load_n(&from->wc_flags, __ATOMIC_RELAXED);
+	to->pkey_index = __atomic_load_n(&from->pkey_index, __ATOMIC_RELAXED);
+	to->slid = __atomic_load_n(&from->slid, __ATOMIC_RELAXED);
+	to->sl = __atomic_load_n(&from->sl, __ATOMIC_RELAXED);
+	to->dlid_path_bits = __atomic_load_n(&from->dlid_path_bits, __ATOMIC_RELAXED);
+}
+
 /* All of a completion, but of a datagram. */
 IN_PIECE void soft_wc_fill(struct ibv_wc *wc, uint64_t wr_id, enum ibv_wc_status status, enum ibv_wc_opcode opcode,
 			   uint32_t byte_len, uint32_t qp_num)

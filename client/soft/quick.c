@@ -226,13 +226,15 @@ static bool end_turn(struct soft_qp *qp, struct wire *wire)
 }
 
 /*
- * What the next steps wait for is asked for now: the line of the acknowledgement, which the peer looks at all the time, and in
- * a stream the next slot. One that is not written yet would only be taken from the peer.
+ * What the next steps wait for is asked for now: the second slot of the message that was found, the line of the acknowledgement,
+ * which the peer looks at all the time, and in a stream the next message. One that is not written yet would only be taken from
+ * the peer.
  */
 static void look_ahead(const struct wire *wire, unsigned n)
 {
 	const struct lane_in *lane = &wire->req_in;
-	unsigned slots = ((const struct vsd_req *)lane_in_slot(lane, lane->pos))->slots;
+	const struct vsd_req *found = lane_in_slot(lane, lane->pos);
+	unsigned slots = found->slots;
 
 	if (slots > 1)
 		__builtin_prefetch(lane_in_slot(lane, lane->pos + 1));

@@ -49,7 +49,7 @@ bool responder_take(struct soft_qp *qp)
 
 	resp->recv = *from;
 	resp->recv.sge = resp->recv_sge;
-	memcpy(resp->recv_sge, from->sge, from->n_sge * sizeof(*from->sge));
+	copy_sges(resp->recv_sge, from->sge, from->n_sge);
 	rq->tail++;
 	resp->has_recv = true;
 	return true;

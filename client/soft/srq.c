@@ -190,7 +190,7 @@ bool soft_srq_take(struct soft_srq *srq, struct soft_rwqe *wqe, struct ibv_sge *
 
 		*wqe = *from;
 		wqe->sge = sge;
-		memcpy(sge, from->sge, from->n_sge * sizeof(*sge));
+		copy_sges(sge, from->sge, from->n_sge);
 		srq->tail++;
 		limit_check(srq);
 	}

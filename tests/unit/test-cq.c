@@ -508,17 +508,25 @@ START_TEST(a_completion_is_written_where_an_extended_poll_wants_it)
 }
 END_TEST
 
-/* Nor does it leave the CQ locked. */
+/* Nor does it leave the CQ locked; and none is handed to a poll from then on. */
 START_TEST(a_completion_is_lost_when_there_is_no_room)
 {
 	struct soft_cq_place at;
 
-	for (uint64_t i = 0; i < 5; i++)
+	for (uint64_t i = 1; i <= 5; i++)
 		ck_assert(written(i, &at));
 	for (int i = 0; i < 2; i++)
 		ck_assert(!written(9, &at) && !at.wc);
 	ck_assert(soft_trylock(&cq.lock));
 	soft_unlock(&cq.lock);
+	ck_assert_int_eq(soft_poll_cq(&cq.v.cq, 3, handed), 3);
+	ck_assert_uint_eq(freed, 3);
+	ck_assert_int_eq(soft_poll_cq(&cq.v.cq, 3, handed), 2);
+	ck_assert_uint_eq(freed, 5);
+	polls();
+	ck_assert(!written(9, &at));
+	ck_assert_int_eq(cq.target_n, 0);
+	nobody_polls();
 }
 END_TEST
 
