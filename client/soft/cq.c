@@ -132,23 +132,6 @@ static bool make_room(struct soft_cq *cq)
 	return true;
 }
 
-/* To the thread that polls just now, if that is this one. */
-static bool hand_over(struct soft_cq *cq, const struct soft_cqe *cqe)
-{
-	if (!soft_cq_is_target(cq))
-		return false;
-	if (cq->target_cqe) {
-		*cq->target_cqe = *cqe;
-		if (cq->wc_flags & SOFT_CQ_TIMESTAMPS)
-			soft_cqe_stamp(cq->target_cqe);
-	} else {
-		cq->target_wc[cq->target_n] = cqe->wc;
-	}
-	cq->target_n++;
-	soft_cqe_taken(cqe);
-	return true;
-}
-
 struct soft_cqe *soft_cq_queue(struct soft_cq *cq)
 {
 	bool over;
@@ -181,15 +164,12 @@ void soft_cq_queued(struct soft_cq *cq, struct soft_cqe *cqe)
 
 bool soft_cq_push(struct soft_cq *cq, const struct soft_cqe *cqe)
 {
-	struct soft_cqe *place;
+	struct soft_cq_place at;
 
-	if (hand_over(cq, cqe))
-		return true;
-	place = soft_cq_queue(cq);
-	if (!place)
+	if (!soft_cq_begin(cq, &at))
 		return false;
-	*place = *cqe;
-	soft_cq_queued(cq, place);
+	*at.wc = cqe->wc;
+	soft_cq_end(cq, &at, cqe->of, cqe->solicited, cqe->freed, cqe->freed_to); /* or its tag */
 	return true;
 }
 
