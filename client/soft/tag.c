@@ -304,7 +304,8 @@ static struct swqe *internal_wr(struct requester *req, enum tag_wr kind, enum ib
 {
 	struct swqe *w = swqe_at(req, req->head++);
 
-	*w = (struct swqe){ .opcode = (uint8_t)opcode, .state = SWQE_QUEUED, .internal = kind };
+	swqe_begin(w, opcode);
+	w->internal = kind;
 	req->internals++;
 	return w;
 }
