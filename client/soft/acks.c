@@ -38,7 +38,7 @@ void requester_done(struct soft_qp *qp, uint64_t wr_id, unsigned opcode, uint32_
 	struct soft_cq_place at;
 
 	if (!qp->send_cq) {
-		atomic_store_explicit(&req->freed, freed_to, memory_order_release);
+		soft_freed(&req->freed, freed_to);
 		return;
 	}
 	if (!soft_cq_begin(qp->send_cq, &at)) {

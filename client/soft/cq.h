@@ -34,11 +34,17 @@ struct soft_cqe {
 	};
 };
 
+/* The program has what was completed, and @freed, unless NULL, says so. */
+static inline void soft_freed(_Atomic uint64_t *freed, uint64_t freed_to)
+{
+	if (freed)
+		atomic_store_explicit(freed, freed_to, memory_order_release);
+}
+
 /* The CQE leaves the ring (CQ lock held). */
 static inline void soft_cqe_taken(const struct soft_cqe *cqe)
 {
-	if (cqe->freed)
-		atomic_store_explicit(cqe->freed, cqe->freed_to, memory_order_release);
+	soft_freed(cqe->freed, cqe->freed_to);
 }
 
 struct soft_channel {
@@ -109,9 +115,9 @@ static inline bool soft_cq_is_target(const struct soft_cq *cq)
 }
 
 /*
- * The same in two steps, for who completes often: a completion is written where it goes, each field once (soft_wc_fill()). One
- * that is put together somewhere and then copied is read in wider pieces than it was written in, and processors wait for each
- * of those until what was written has left for the cache: three times a message.
+ * soft_cq_push() in two steps, for who completes often: a completion is written where it goes, each field once
+ * (soft_wc_fill()). One that is put together somewhere and then copied is read in wider pieces than it was written in, and
+ * processors wait for each of those until what was written has left for the cache: three times a message.
  */
 struct soft_cq_place {
 	struct ibv_wc *wc;
@@ -155,8 +161,7 @@ IN_PIECE void soft_cq_end(struct soft_cq *cq, const struct soft_cq_place *at, co
 	if (at->cqe && cq->wc_flags & SOFT_CQ_TIMESTAMPS)
 		soft_cqe_stamp(at->cqe);
 	cq->target_n++;
-	if (freed)
-		atomic_store_explicit(freed, freed_to, memory_order_release);
+	soft_freed(freed, freed_to);
 }
 
 /* As it was written: see above. */

@@ -295,8 +295,7 @@ IN_PIECE bool ran(struct list_run *run, const struct ibv_send_wr *wr, uint32_t l
 }
 
 /* The usual WR behind one that was run: a WRITE or a READ between the same regions. Its length; 0: it is none, or not whole there. */
-IN_PIECE uint32_t follow(const struct together *all, const struct swqe *first,
-							     const struct ibv_send_wr *wr, uint32_t budget)
+IN_PIECE uint32_t follow(const struct together *all, const struct swqe *first, const struct ibv_send_wr *wr, uint32_t budget)
 {
 	bool read = wr->opcode == IBV_WR_RDMA_READ;
 	struct ibv_sge sge;
